@@ -3,9 +3,10 @@
 Measures, for each number of threads as far as the machine has cores,
 
 1. the machine: read bandwidth of a plain sum over a large array, and the rate of single-threaded BLAS products in a pool;
-2. whole fits: seconds to a relative gap of 1e-6 for several methods, and for the other libraries that are installed;
-3. several models in shared passes: ten classes, each against the rest, and a cross-validation;
-4. the passes over the data, as fractions of the read bandwidth, and the weighted Gram matrix, as a fraction of the BLAS rate.
+2. whole fits: seconds to a relative gap of 1e-6 for several methods;
+3. several models in shared passes: ten classes, each against the rest;
+4. the passes over the data, as fractions of the read bandwidth, and the weighted Gram matrix, as a fraction of the BLAS rate;
+5. a cross-validation, and the fits of the other libraries that are installed.
 
 One thread and all threads come first, the numbers between them last. Kernels are compiled or loaded before, and that time is
 reported apart. Lines are printed as they are measured. The tables are written to benchmarks/CORES.md and the numbers to
@@ -50,6 +51,9 @@ GOAL, LAM_N = 1e-6, 1.0
 
 CAP, PASS_CAP = 20.0, 30.0
 """Limits in seconds of the fits of one contender at one number of threads, and of all passes over one data set."""
+
+SHORT, HOPELESS = 4.0, 10.0
+"""Seconds after which work is not repeated, and those of several models in all threads from which one thread is not tried."""
 
 FILES = Path(__file__).parent / "CORES.md", Path(__file__).parent / "cores.json"
 
@@ -199,7 +203,7 @@ def our_fit(X: Any, y: np.ndarray, method: str, threads: int) -> Iterator[dict[s
             "ran": result.plan.method,
         }
         total += took
-        if run and total > 4.0:  # the first run may load kernels that smaller data do not need
+        if run and total > SHORT:  # the first run may load kernels that smaller data do not need
             return
 
 
@@ -226,7 +230,10 @@ def several_models(X: Any, y: np.ndarray, kind: str, threads: int) -> Iterator[d
     few = slice(0, len(y) // SHARE_OF_ROWS)
     scores = X[few] @ np.random.default_rng(2).standard_normal(X.shape[1])
     classes = np.argsort(np.argsort(scores)) * CLASSES // len(scores)
+    took = 0.0
     for _ in range(2):
+        if took > SHORT:
+            return
         start = time.perf_counter()
         if kind == CROSS_VALIDATION:
             dn.LogisticRegressionCV(Cs=5, cv=5, tol=GOAL, n_jobs=threads).fit(X[few], y[few])
@@ -235,7 +242,8 @@ def several_models(X: Any, y: np.ndarray, kind: str, threads: int) -> Iterator[d
             labels = [np.where(classes == k, 1.0, -1.0) for k in range(CLASSES)]
             problems = [dn.Problem(data, own, losses.Logistic(), lam=LAM_N / len(own)) for own in labels]
             dn.solve_many(problems, tol=GOAL, n_threads=threads, random_state=0)
-        yield {"seconds": time.perf_counter() - start}
+        took = time.perf_counter() - start
+        yield {"seconds": took}
 
 
 def compiled_kernels() -> tuple[int, float]:
@@ -336,16 +344,19 @@ def measure(threads: list[int], scale: float, limit: float) -> Measured:
     sets = {name: make() for name, make in data_sets(scale).items()}
     ends = sorted({1, threads[-1]}, reverse=True)
     best = {data: _fits(found, data, X, y, ends, end) for data, (X, y) in sets.items()}
+    between = [t for t in threads if t not in ends]
     for data, (X, y) in sets.items():
-        _peers(found, data, X, y, best[data], threads[-1:], end)
+        _several(found, data, X, y, MODELS, ends, end)
     for data, (X, y) in sets.items():
-        _several(found, data, X, y, ends, end)
-    for some in (ends, [t for t in threads if t not in ends]):
+        _passes(found, data, X, y, ends, end)
+    for some in (threads[-1:], [t for t in ends if t != threads[-1]]):
         for data, (X, y) in sets.items():
-            _passes(found, data, X, y, some, end)
+            _several(found, data, X, y, CROSS_VALIDATION, some, end)
+        for data, (X, y) in sets.items():
+            _peers(found, data, X, y, best[data], some, end)
     for data, (X, y) in sets.items():
-        _fits(found, data, X, y, [t for t in threads if t not in ends], end)
-        _peers(found, data, X, y, best[data], [t for t in ends if t != threads[-1]], end)
+        _passes(found, data, X, y, between, end)
+        _fits(found, data, X, y, between, end)
     return found
 
 
@@ -377,14 +388,15 @@ def _fits(found: Measured, data: str, X: Any, y: np.ndarray, threads: list[int],
     return best
 
 
-def _several(found: Measured, data: str, X: Any, y: np.ndarray, threads: list[int], end: float) -> None:
+def _several(found: Measured, data: str, X: Any, y: np.ndarray, kind: str, threads: list[int], end: float) -> None:
     times = found.fits.setdefault(data, {})
-    for kind in (MODELS, CROSS_VALIDATION):
-        for t in threads:
-            for row in _values(partial(several_models, X, y, kind, t), 2.0 * CAP, t, lambda: None, end):
-                times.setdefault(kind, {})[t] = min(row["seconds"], times.get(kind, {}).get(t, math.inf))
-                print(f"{data}: {kind}, {t} threads: {seconds(row['seconds'])}", flush=True)
-        found.write()
+    for t in threads:
+        if min(times.get(kind, {}).values(), default=0.0) > HOPELESS:
+            continue
+        for row in _values(partial(several_models, X, y, kind, t), 2.0 * CAP, t, lambda: None, end):
+            times.setdefault(kind, {})[t] = min(row["seconds"], times.get(kind, {}).get(t, math.inf))
+            print(f"{data}: {kind}, {t} threads: {seconds(row['seconds'])}", flush=True)
+    found.write()
 
 
 def _peers(found: Measured, data: str, X: Any, y: np.ndarray, best: float, threads: list[int], end: float) -> None:

@@ -19,6 +19,9 @@ from dualnewton.row_arrays import is_elsewhere
 Array = Any
 """A float or an array of floats; the formulas of losses and regularisers accept both."""
 
+SHORT = 1 << 13
+"""Length of vectors up to which BLAS multiplies them in one thread, however many it has."""
+
 
 def positive(name: str, value: float, *, or_zero: bool = False) -> float:
     """Return ``value`` as a float if it is finite and positive (or zero, where allowed)."""
@@ -87,16 +90,22 @@ def probabilities(name: str, value: Any, length: int) -> np.ndarray:
 
 
 def data_matrix(
-    name: str, value: Any, squares: Callable[[np.ndarray], float] | None = None
+    name: str,
+    value: Any,
+    squares: Callable[[Any], float] | None = None,
+    in_order: Callable[[sp.csr_array], bool] | None = None,
 ) -> np.ndarray | sp.csr_array:
     """Return ``value`` as a nonempty finite float matrix, CSR if sparse and otherwise in C order, copied only if necessary.
 
-    ``squares`` returns the sum of squares of a flat array, which is finite only if all entries are.
+    ``squares`` returns the sum of squares of such a matrix, which is finite only if all entries are, and ``in_order`` whether the
+    column indices of each row of a CSR matrix increase; by default one thread computes both.
     """
     if type(value) is not np.ndarray and sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = sp.csr_array((_floats(name, matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+        if in_order is not None:
+            matrix.has_canonical_format = in_order(matrix)
         matrix = without_repeats(matrix)
         entries = matrix.data
     else:
@@ -106,7 +115,7 @@ def data_matrix(
         raise DualnewtonError(f"{name} must be a matrix with one row per example, got {matrix.ndim} dimension(s)")
     if 0 in matrix.shape:
         raise DualnewtonError(f"{name} must have at least one row and one column, got shape {matrix.shape}")
-    _all_finite(name, entries, squares)
+    _all_finite(name, entries, None if squares is None else squares(matrix))
     return matrix
 
 
@@ -153,10 +162,20 @@ def _kind(value: Any) -> str:
     return str(getattr(value, "dtype", None) or "objects that are not numbers")
 
 
-def _all_finite(name: str, array: np.ndarray, squares: Callable[[np.ndarray], float] | None = None) -> None:
-    # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data. Unlike
-    # sum(), vdot() does not warn of an overflow.
-    total = float(np.vdot(array, array)) if squares is None else squares(array.reshape(-1))
+def sum_of_squares(array: np.ndarray) -> float:
+    """Return the sum of squares of an array; unlike sum(), neither function warns of an overflow.
+
+    A product of long vectors by BLAS would wake its threads, which then wait for more work in a loop: for a tenth of a second
+    they would take the cores from the threads of a fit.
+    """
+    if array.ndim == 1 and array.size > SHORT and not is_elsewhere(array):
+        return float(np.einsum("i,i->", array, array))
+    return float(np.vdot(array, array))
+
+
+def _all_finite(name: str, array: np.ndarray, squares: float | None = None) -> None:
+    # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data.
+    total = sum_of_squares(array) if squares is None else squares
     if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at

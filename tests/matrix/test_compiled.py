@@ -260,8 +260,23 @@ def test_sparse_rows_with_any_number_of_columns(dtype, K, monkeypatch):
     np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
     monkeypatch.setattr(compiled, "SUM_ENTRIES", 3 * D * 24)
-    assert len(data.compiled._ends_for(24)) - 1 == 3 < len(data.parts)
+    assert len(data.compiled._layout(0, 24).ends) - 1 == 3 < len(data.parts)
     np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
+
+
+def test_groups_of_models_change_no_bit(monkeypatch):
+    """Gradients of many models over sparse rows are computed in groups, which depend on the number of threads."""
+    X, rng = matrix("csr"), np.random.default_rng(0)
+    data, several = MemoryData(X), problems(losses.Logistic(), X, 10, **FORMS["intercept, weights, offset"])
+    arguments = rng.standard_normal((10, D)), rng.standard_normal(10), PrimalPoints(several)
+    vectors, found = [problem.row_vectors for problem in several], []
+    for most, count, groups in ((compiled.CACHED, 1, 1), (20 * D, 1, 1), (24 * D, 2, 2), (20 * D, 16, 3)):
+        monkeypatch.setattr(compiled, "CACHED", most)
+        with threads(count):
+            assert len(list(data.compiled._groups(10, 20, 30))) == groups
+            found.append(fields(data.evaluate(*arguments, vectors)))
+    for name, value in found[0].items():
+        assert all(np.array_equal(other[name], value) for other in found), name
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "log1p"])

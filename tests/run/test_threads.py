@@ -8,6 +8,7 @@ from checkpoint_cases import CASES, bits
 from dualnewton.matrix import compiled, memory, selections
 from dualnewton.objective import row_sums
 from dualnewton.planning import costs
+from dualnewton.solvers.primal import newton
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(compiled, "PART_ROWS", 7)
     monkeypatch.setattr(selections, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
+    monkeypatch.setattr(newton, "LONG", 1)
     monkeypatch.setattr(costs, "parts_of", lambda _: 1)  # "auto" chooses the method of one thread
 
 

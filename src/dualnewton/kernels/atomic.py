@@ -10,6 +10,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dualnewton.kernels._jit import jit
+
 
 def _place(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -59,3 +61,12 @@ def yield_thread(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+@jit
+def next_number(counter):
+    """Return the number in a counter that the threads share, and add one to it."""
+    while True:
+        number = load(counter, 0)
+        if swap_if(counter, 0, number, number + 1):
+            return number

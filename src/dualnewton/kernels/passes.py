@@ -2,8 +2,6 @@
 
     evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
         margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
-    over_rows(ends, counter, function, fields, columns, vectors, sign, values)
-        a function of rows and its sum for each part, without the data
     diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
@@ -23,7 +21,7 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
-from dualnewton.kernels.atomic import load, swap_if
+from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.products import FEW as FEW
@@ -32,20 +30,11 @@ from dualnewton.kernels.row_functions import call, call_syrk
 
 
 @jit
-def _next_part(counter):
-    """Return the next number of a counter that the threads share."""
-    while True:
-        part = load(counter, 0)
-        if swap_if(counter, 0, part, part + 1):
-            return part
-
-
-@jit
 def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G):
     n, K, M = Z.shape[1], b.size, slopes.shape[1]
     R, unkept = np.empty((M, step)), np.empty(step)
     room = np.empty((blas[1], blas[2]))
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         own = G[part]
         for j in range(own.shape[0]):
@@ -90,52 +79,7 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
                     slopes[part, k] += R[k, i]
             if M > 0:
                 gather(data, columns, starts, low, high, R, blas, room, own)
-        part = _next_part(counter)
-
-
-@jit
-def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
-    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors.
-
-    Those with several columns have as many entries in each as there are rows; those that are not wanted have a distance of 0.
-    """
-    n = ends[-1]
-    part = _next_part(counter)
-    while part < ends.size - 1:
-        low, high = ends[part], ends[part + 1]
-        a, b = vectors[:, 0], vectors[:, 1]
-        values[part] = call(
-            function,
-            fields[0],
-            fields[1],
-            high - low,
-            columns,
-            n,
-            n if b[4] > 0 else 0,
-            n if b[6] > 0 else 0,
-            a[0] + low * b[0],
-            a[1] + low * b[1],
-            a[2] + low * b[2],
-            a[3] + low * b[3],
-            a[4] + low * b[4],
-            a[5] + low * b[5],
-            a[6] + low * b[6],
-            sign,
-        )
-        part = _next_part(counter)
-
-
-@jit
-def _places(chances, points, places):
-    """places[s] = the first row up to which the chances add up to points[s]; the points increase."""
-    total, s = 0.0, 0
-    for i in range(chances.size):
-        total += chances[i]
-        while s < points.size and points[s] <= total:
-            places[s] = i
-            s += 1
-    for left in range(s, points.size):  # the last sum may be less than the total by rounding
-        places[left] = chances.size - 1
+        part = next_number(counter)
 
 
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------
@@ -226,12 +170,12 @@ def _add_square_of(rows, first, count, sign, blas, product, H):
 def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, like, border, H):
     d = H.shape[1]
     rows, product = np.empty((step, d), like.dtype), np.empty((d if like.itemsize < 8 else 0, d), like.dtype)
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         own, sums = H[part], border[part]
         for j in range(d):
             sums[j] = 0.0
-            for k in range(d):
+            for k in range(j, d):
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
             # Rows of positive weight are collected from the start of the buffer, those of negative weight from its end.
@@ -247,7 +191,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
                 _add_square(rows, 0, positive, 1.0, blas, product, own)
             if negative < step:
                 _add_square(rows, negative, step - negative, -1.0, blas, product, own)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 @jit
@@ -276,7 +220,7 @@ def _add_squares_of(data, columns, starts, i, weight, out):
 
 @jit
 def _diagonal(data, columns, starts, ends, counter, weights, out):
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         own = out[part]
         for j in range(own.size):
@@ -284,7 +228,7 @@ def _diagonal(data, columns, starts, ends, counter, weights, out):
         for i in range(ends[part], ends[part + 1]):
             if weights[i] != 0.0:
                 _add_squares(data, columns, starts, i, weights[i], own)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 def _scaled_square(data: Any, columns: Any, starts: Any, i: int, scale: Any) -> float:
@@ -311,12 +255,12 @@ def _scaled_square_of(data, columns, starts, i, scale):
 
 @jit
 def _row_scores(data, columns, starts, ends, counter, scale, out):
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         for i in range(ends[part], ends[part + 1]):
             out[i] = _scaled_square(data, columns, starts, i, scale)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
-evaluate, over_rows, places = Kernel(_evaluate), Kernel(_over_rows), Kernel(_places)
+evaluate = Kernel(_evaluate)
 gram, curvature, diagonal, row_scores = Kernel(_gram), Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)

@@ -11,8 +11,8 @@ the data for each column, and adding them a fraction of the time of a pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,17 +30,21 @@ SPARSE_BYTES, MOST_SPARSE_ROWS = 1 << 22, 1 << 16
 alternate less, are faster although they are read from a slower cache: on 500000×100000 with 40 entries a row by a tenth on one
 core, by a quarter on 16, compared to 1 MiB. Those of several columns fit into no fast cache, and the short blocks are used."""
 
-WIDE_PARTS, WIDE_SHARE, SUM_ENTRIES = 16, 8, 1 << 26
-"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, minimum of a part's entries for each
-feature, and maximum of numbers of all these gradients (512 MiB)."""
+WIDE_PARTS, SUM_ENTRIES = 16, 1 << 26
+"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, and maximum of numbers of all these
+gradients (512 MiB)."""
 
-SUMMED = 1 << 13
-"""Number of columns of the parts' sums that are added at a time (64 KiB)."""
+CACHED = 1 << 23
+"""Numbers of gradients of sparse rows to which threads may write at a time (64 MiB). In 12 threads ten gradients of 100000
+features (115 MB) took 34 ms a pass, five (77 MB) 7 ms and three (38 MB) 5 ms; one thread is faster with all at once."""
+
+SUMMED, GRAM_ROWS = 1 << 12, 8
+"""Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
 
 ROW_PARTS, PART_ROWS = 64, 1 << 14
 """Maximum number of parts of vectors with an entry per row, and minimum number of their rows."""
 
-GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 25, 1 << 26
+GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 23, 1 << 26
 """Maximum number of parts of a weighted Gram matrix, minimum number of multiplications of a part, and maximum number of entries
 of all parts' d×d sums (512 MiB)."""
 
@@ -52,6 +56,13 @@ REGISTER = 4
 
 NOWHERE = -1
 """Place of a vector that is not kept."""
+
+
+class Layout(NamedTuple):
+    """Where the parts of a pass end, and the rows of a block."""
+
+    ends: np.ndarray
+    step: int
 
 
 class CompiledPasses:
@@ -66,14 +77,13 @@ class CompiledPasses:
     """
 
     def __init__(self, X: Any, parts: Sequence[slice]) -> None:
-        from dualnewton.kernels import passes, row_functions
+        from dualnewton.kernels import part_sums, passes, row_functions
         from dualnewton.kernels.rows import Rows
 
-        self.kernels, self.functions, self.rows = passes, row_functions, Rows.of(X)
+        self.kernels, self.sums, self.functions, self.rows = passes, part_sums, row_functions, Rows.of(X)
         (self.n, self.d), self.sparse = X.shape, sp.issparse(X)
         self.ends = np.array([0, *(part.stop for part in parts)])
         stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
-        self.stored = X.nnz if self.sparse else X.size
         self.step = max(16, min(MOST_ROWS, BLOCK_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.long_step = max(16, min(MOST_SPARSE_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
@@ -98,8 +108,29 @@ class CompiledPasses:
         self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
     ) -> Evaluation:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
+        sizes = np.array([self._sizes(form) for form in forms])
+        ends = np.vstack([np.zeros(3, dtype=np.intp), sizes.cumsum(axis=0)])  # of the columns, factors and kept vectors
+        K, factors, kept = ends[-1]
+        layout = self._layout(K, factors)
+        Z, kept_rows, gradients = np.empty((K, self.n)), np.empty((kept, self.n)), np.empty((factors, self.d))
+        found = []
+        for models in self._groups(len(forms), factors, len(layout.ends) - 1):
+            columns, own, held = (slice(*ends[[models.start, models.stop], kind]) for kind in range(3))
+            calls, _alive = self._calls(forms[models], vectors[models])
+            some = self._run(W[columns], b[columns], calls, layout, Z[columns], kept_rows[held], gradients[own])
+            found.append(some)
+        values, slopes = map(np.concatenate, zip(*found, strict=True))
+        return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
+
+    def _sizes(self, form: RowForm) -> tuple[int, int, int]:
+        """Return the columns of a form, its vectors that are multiplied by Aᵀ, and those that are kept."""
+        count = (1 + form.direction) * form.loss.columns
+        return form.loss.columns, count * (1 + form.thirds), count * form.dual
+
+    def _calls(self, forms: Sequence[RowForm], vectors: Sequence[RowVectors]) -> tuple[list[Any], list[Any]]:
+        """Return the calls of the functions of these forms, and the arrays that they point to."""
         calls: list[Any] = []
-        held = []  # what the calls point to
+        held = []
         column = factors = kept = 0
         for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
             K, functions = form.loss.columns, self._functions(form)
@@ -116,37 +147,52 @@ class CompiledPasses:
             count = len(functions) * K
             if form.thirds:
                 calls += [[0, *shared, factors + k, factors + count + k, *fields, K] for k in range(count)]
-            column, factors, kept = column + K, factors + count * (1 + form.thirds), kept + count * form.dual
-        values, gradients, slopes, Z, kept_rows = self._run(W, b, calls, len(forms), factors, kept)
-        return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
+            column, factors, kept = np.add((column, factors, kept), self._sizes(form)).tolist()
+        return calls, held
+
+    def _groups(self, models: int, factors: int, parts: int) -> Iterator[slice]:
+        """Yield the models of which one pass over sparse rows computes the gradients, at least three at a time.
+
+        The gradients that all threads write to at a time fit into a cache. Each column is computed as in one pass for all models:
+        no bit depends on the groups, which therefore may depend on the number of threads.
+        """
+        at_a_time = min(parts, 1 + workers().helpers)
+        width = max(REGISTER, CACHED // (self.d * at_a_time) // REGISTER * REGISTER)
+        wanted = -(-factors // width) if self.sparse else 1
+        count = max(1, min(wanted, models // (self.kernels.FEW + 1)))
+        for group in range(count):
+            yield slice(group * models // count, (group + 1) * models // count)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Aᵀ D(weights_k) (A V_k + v_k) and the sums of the vectors in between."""
         columns = np.ascontiguousarray(weights.T)
         calls = [self._linear(self.functions.weighted().address, k, column) for k, column in enumerate(columns)]
-        _, products, sums, _, _ = self._run(V, v, calls, len(V), len(V))
+        Z, products = np.empty((len(V), self.n)), np.empty((len(V), self.d))
+        _, sums = self._run(V, v, calls, self._layout(len(V), len(V)), Z, Z[:0], products)
         return products, sums
 
     def times(self, w: np.ndarray) -> np.ndarray:
         """A w, for a vector or a matrix with one column per model."""
         W = np.atleast_2d(w.T)
-        Z = self._run(W, np.zeros(len(W)), [], 0, 0)[3]
+        Z = np.empty((len(W), self.n))
+        self._run(W, np.zeros(len(W)), [], self._layout(len(W), 0), Z, Z[:0], np.empty((0, self.d)))
         return Z[0] if w.ndim == 1 else np.ascontiguousarray(Z.T)
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         """Aᵀ v, for a vector or a matrix with one column per model."""
         columns = np.ascontiguousarray(np.atleast_2d(v.T), dtype=np.float64)
         calls = [self._linear(self.functions.given().address, k, column) for k, column in enumerate(columns)]
-        products = self._run(np.zeros((0, self.d)), np.zeros(0), calls, len(columns), len(columns))[1]
+        products, nothing = np.empty((len(columns), self.d)), np.empty((0, self.n))
+        self._run(products[:0], np.zeros(0), calls, self._layout(0, len(columns)), nothing, nothing, products)
         return products[0] if v.ndim == 1 else np.ascontiguousarray(products.T)
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
         sums = _take(self._room, len(self.ends) - 1, self.d)
         self._share(self.kernels.diagonal, _read_only(weights), sums)
-        norms = self._added(sums)
-        self._room = [sums]
-        return norms
+        norms = np.empty((1, self.d))
+        self._add(sums, 1, norms)
+        return norms[0]
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij²."""
@@ -160,54 +206,57 @@ class CompiledPasses:
         parts = gram_parts(size, d)
         ends = np.linspace(0, size, parts + 1).astype(np.intp)
         # Many rows at a time: with few, the traffic of updating the sum would exceed that of reading the rows.
-        step = max(1, min(-(-size // parts), max(min(d, FEWEST), GRAM_BYTES // (8 * d))))
+        longest = -(-size // parts)
+        step = -(-longest // max(1, round(longest / max(min(d, FEWEST), GRAM_BYTES // (8 * d)))))
         blas = np.array([self.functions.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
         like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
         sums = _take(self._gram_room, parts, d * d)
         given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
-        self._share(self.kernels.gram, step, *given, sums.reshape(parts, d, d), ends=ends)
-        H = self._added(sums).reshape(d, d)
-        self._gram_room = [sums]
-        H = np.triu(H)
-        H += np.triu(H, 1).T
+        upper = sums.reshape(parts, d, d)
+        self._share(self.kernels.gram, step, *given, upper, ends=ends)
+        H = np.empty((d, d))
+        self._in_threads(self.sums.gram_totals, -(-d // GRAM_ROWS), GRAM_ROWS, upper, H)
+        _give_back(self._gram_room, sums)
         return H, borders.sum(axis=0)
 
     # Implementation -------------------------------------------------------------------------------------------------------------
 
+    def _layout(self, columns: int, factors: int) -> Layout:
+        """Return the parts and blocks of a pass over so many columns of margins, and of sums over rows for each feature."""
+        ends, few = self.ends, max(columns, factors) <= self.kernels.FEW
+        if self.sparse and factors > self.kernels.FEW:  # fewer parts, each of which has so many sums per feature
+            most = max(1, min(len(ends) - 1, WIDE_PARTS, SUM_ENTRIES // (self.d * self._padded(factors))))
+            ends = ends if most == len(ends) - 1 else np.linspace(0, self.n, most + 1).astype(ends.dtype)
+        return Layout(ends, self.long_step if self.sparse and few else self.step)
+
     def _run(
-        self, W: np.ndarray, b: np.ndarray, calls: Sequence[Any], models: int, factors: int, kept: int = 0
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return values of the models, products of each factor with A, sums of the factors, margins and vectors kept, as rows."""
-        K, width = len(W), self._padded(factors) if self.sparse else factors
-        ends = self._ends_for(width)
-        parts = len(ends) - 1
+        self,
+        W: np.ndarray,
+        b: np.ndarray,
+        calls: Sequence[Any],
+        layout: Layout,
+        Z: np.ndarray,
+        kept: np.ndarray,
+        products: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Write margins, vectors that are kept and products of each factor with A, as rows; return values and sums of factors."""
+        K, factors = len(W), len(products)
+        width, parts = self._padded(factors) if self.sparse else factors, len(layout.ends) - 1
         W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
-        Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
-        values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
+        table = np.array(calls, dtype=np.intp).reshape(-1, 15)
+        values, slopes = np.zeros((parts, int(table[:, 1].max(initial=-1)) + 1)), np.zeros((parts, factors))
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
-        table = np.array(calls, dtype=np.intp).reshape(-1, 15)
         # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
         blas = np.array([self.functions.blas_address("dgemm"), *room], dtype=np.intp)
-        arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, vectors, values, slopes
-        step = self.long_step if self.sparse and max(K, factors) <= self.kernels.FEW else self.step
-        self._share(self.kernels.evaluate, step, *arguments, sums.reshape(shape), ends=ends)
-        products = self._added(sums)
-        self._room = [sums]
-        products = products.reshape(self.d, width).T[:factors] if self.sparse else products.reshape(factors, self.d)
-        return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
-
-    def _ends_for(self, width: int) -> np.ndarray:
-        """Return where the parts of a pass end, each of which has so many sums per feature: fewer parts if these are many."""
-        parts = len(self.ends) - 1
-        if not self.sparse or width <= self.kernels.FEW:
-            return self.ends
-        fewer = max(1, min(parts, WIDE_PARTS, self.stored // (WIDE_SHARE * self.d), SUM_ENTRIES // (self.d * width)))
-        return self.ends if fewer == parts else np.linspace(0, self.n, fewer + 1).astype(self.ends.dtype)
+        arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, kept, values, slopes
+        self._share(self.kernels.evaluate, layout.step, *arguments, sums.reshape(shape), ends=layout.ends)
+        self._add(sums, width if self.sparse else 1, products if self.sparse else products.reshape(1, -1))
+        return values.sum(axis=0), slopes.sum(axis=0)
 
     def _padded(self, columns: int) -> int:
         """Return the padded number of columns of a matrix: unchanged, or a multiple of a vector register."""
@@ -216,25 +265,31 @@ class CompiledPasses:
     def _columns_of(self, W: np.ndarray) -> np.ndarray:
         """Return Wᵀ with a row of whole vector registers for each feature, since sparse rows visit features in any order."""
         found = np.zeros((self.d, self._padded(len(W))))
-        found[:, : len(W)] = W.T
+        step = SUMMED if len(W) > self.kernels.FEW else self.d
+
+        def fill(low: int) -> None:
+            found[low : low + step, : len(W)] = W[:, low : low + step].T
+
+        workers().each(range(0, self.d, step), fill)
         return found
 
     def _share(self, kernel: Any, *arguments: Any, ends: np.ndarray | None = None) -> None:
-        """Run a kernel in all threads, each of which takes parts from a common counter."""
+        """Run a kernel over the rows in all threads, each of which takes parts from a common counter."""
         ends = self.ends if ends is None else ends
-        given = (*self.rows, ends, np.zeros(1, dtype=np.int64), *arguments)
+        self._in_threads(kernel, len(ends) - 1, *arguments, before=(*self.rows, ends))
+
+    def _in_threads(self, kernel: Any, shares: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
+        """Run a kernel in as many threads as there are shares of its work, which they take from a common counter."""
+        given = (*before, np.zeros(1, dtype=np.int64), *arguments)
         kernel.prepare(*given)
-        workers().share(lambda: kernel(*given), len(ends) - 1)
+        workers().share(lambda: kernel(*given), shares)
 
-    def _added(self, sums: np.ndarray) -> np.ndarray:
-        """Add the parts' sums in order, by ranges of columns, and give their room back."""
-        total = np.empty(sums.shape[1])
-
-        def add(low: int) -> None:
-            np.add.reduce(sums[:, low : low + SUMMED], axis=0, out=total[low : low + SUMMED])
-
-        workers().each(range(0, sums.shape[1], SUMMED), add)
-        return total
+    def _add(self, sums: np.ndarray, width: int, total: np.ndarray) -> None:
+        """Add the parts' sums, which have ``width`` numbers for each feature, in order; write the first of these, as rows."""
+        if total.size:
+            step = max(1, SUMMED // width)
+            self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
+        _give_back(self._room, sums)
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
@@ -243,18 +298,27 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of so many numbers for each part, of earlier room if it is as wide: its memory is mapped already."""
+    """Return an array of so many numbers for each part, of earlier room if that is large enough: its memory is mapped already."""
+    size = parts * numbers
     try:
         found = room.pop()
     except IndexError:  # in use by another thread, or none so far
-        return np.empty((parts, numbers))
-    fits = found.shape[1] == numbers and len(found) >= parts
-    return found[:parts] if fits else np.empty((parts, numbers))
+        found = np.empty(0)
+    return (found if found.size >= size else np.empty(size))[:size].reshape(parts, numbers)
+
+
+def _give_back(room: list[np.ndarray], sums: np.ndarray) -> None:
+    """Keep the room of sums that are not needed any more, in place of any other."""
+    room[:] = [sums if sums.base is None else sums.base]
 
 
 def gram_parts(size: int, d: int) -> int:
-    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows."""
-    return max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
+    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows.
+
+    It is a power of two, as the number of threads often is, so that these have as many parts each.
+    """
+    most = min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2)
+    return 1 << max(most.bit_length() - 1, 0)
 
 
 def row_parts(n: int) -> np.ndarray:
@@ -277,25 +341,18 @@ def sum_over_rows(
 
     Margins z of several columns have the shape (n, K); slopes and factors, which are written, have a row for each column.
     """
-    from dualnewton.kernels import passes
+    from dualnewton.kernels.row_vectors import over_rows
 
     ends, K = row_parts(len(z)), loss.columns
     parts, step = len(ends) - 1, int(np.diff(ends).max())
     margins, given = np.ascontiguousarray(z.T, dtype=np.float64), own_vectors(loss, rows)
-    ones, zeros, unread = (
-        np.ones(step),
-        np.zeros(step * K),
-        np.empty(step),
-    )  # for vectors that are absent, or not wanted
+    ones, zeros = np.ones(step), np.zeros(step * K)  # for vectors that are absent
     read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
-    written = [
-        (unread.ctypes.data, 0) if each is None else (each.ctypes.data, each.itemsize)
-        for each in (slopes, kept, factors)
-    ]
+    written = [(0, 0) if each is None else (each.ctypes.data, each.itemsize) for each in (slopes, kept, factors)]
     vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)
     arguments = ends, np.zeros(1, dtype=np.int64), function.address, fields, K, vectors, float(sign), values
-    passes.over_rows.prepare(*arguments)
-    workers().share(lambda: passes.over_rows(*arguments), parts)
+    over_rows.prepare(*arguments)
+    workers().share(lambda: over_rows(*arguments), parts)
     return float(values.sum())
 
 

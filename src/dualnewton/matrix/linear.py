@@ -9,21 +9,56 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton.matrix.workers import workers
 from dualnewton.validation import without_repeats
 
 Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both support ``@``, ``.T`` and row indexing."""
 
 
+CHECKED = 1 << 22
+"""Bytes of the rows of which a thread checks the column indices at a time (4 MiB)."""
+
+STRIPE = 128
+"""Rows of a square matrix that a thread computes at a time."""
+
+
 def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
-    """Return rows D(scale) rowsᵀ, dense, for scale > 0; ones by default."""
+    """Return rows D(scale) rowsᵀ, dense, for scale > 0; ones by default. Threads share many sparse rows."""
     rows = rows if scale is None else scale_columns(rows, np.sqrt(scale))
-    return to_dense(rows @ rows.T)
+    if not sp.issparse(rows) or rows.shape[0] <= STRIPE:
+        return to_dense(rows @ rows.T)
+    rows, other = sp.csr_array(rows), sp.csr_array(rows.T)
+    found = np.empty((rows.shape[0], rows.shape[0]), rows.dtype)
+
+    def fill(low: int) -> None:
+        (_csr_part(rows, low, min(low + STRIPE, len(found))) @ other).toarray(out=found[low : low + STRIPE])
+
+    workers().each(range(0, len(found), STRIPE), fill)
+    return found
+
+
+def scaled_both(H: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """D(factors) H D(factors), a new array; threads share its rows."""
+    found = np.empty_like(H)
+
+    def fill(low: int) -> None:
+        own = slice(low, low + STRIPE)
+        np.multiply(H[own], factors, out=found[own])
+        found[own] *= factors[own, None]
+
+    workers().each(range(0, len(H), STRIPE), fill)
+    return found
 
 
 def is_sparse(X: Matrix) -> bool:
     """Whether X is stored sparsely. (SciPy's check of an abstract class takes ten times as long as that of one type.)"""
     return type(X) is not np.ndarray and bool(sp.issparse(X))
+
+
+def entries(X: Matrix) -> np.ndarray:
+    """Return the stored entries as a flat array, without a copy of a CSR array or of one in C order."""
+    return X.data if sp.issparse(X) else X.reshape(-1)
 
 
 def to_dense(rows: Matrix) -> np.ndarray:
@@ -82,6 +117,12 @@ def _csr_part(X: Matrix, low: int, high: int) -> Matrix:
     part = sp.csr_array((high - low, X.shape[1]), dtype=X.dtype)
     part.data, part.indices, part.indptr = X.data[first:last], X.indices[first:last], X.indptr[low : high + 1] - first
     return part
+
+
+def in_order(X: Matrix) -> bool:
+    """Whether the column indices of each row of a CSR array increase, so that none is repeated; threads share many rows."""
+    parts = cut(X, CHECKED)
+    return all(workers().each(parts, lambda part: part.has_canonical_format))
 
 
 def squared(X: Matrix) -> Matrix:

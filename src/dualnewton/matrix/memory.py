@@ -111,7 +111,15 @@ class MemoryData(Data):
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work) -> MemoryData:
-        return MemoryData(self.X.toarray() if work.dense and sp.issparse(self.X) else self.X, work)
+        if work.dense and sp.issparse(self.X):
+            return MemoryData(self.X.toarray(), work)
+        made = MemoryData(self.X, work)
+        vars(made)["profile"] = self.profile
+        if (
+            "feature_norms" in vars(self) and self.is_large and made.is_large
+        ):  # the same kernel would find the same bits
+            vars(made)["feature_norms"] = self.feature_norms
+        return made
 
     @cached_property
     def parts(self) -> list[slice]:
@@ -299,6 +307,12 @@ class MemoryData(Data):
         parts = (abs(self.rows(part)).T @ weights[part] for part in self._slices())
         return np.asarray(sum(parts, start=np.zeros((self.d, *weights.shape[1:]))))
 
+    def sum_of_squares(self) -> float:
+        """Σ a_ij². Of many entries it is computed from the norms of the features, which each certificate needs as well."""
+        if self.is_large:
+            return float(self.feature_norms.dot(self.feature_norms))
+        return sum_of_squares(linear.entries(self.X))
+
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         if self.work.compiled or self.is_large:
             return self.compiled.row_scores(scale)
@@ -335,8 +349,16 @@ def as_data(X: Any) -> Data:
     """Return X itself if it is ``Data``, else the matrix, validated, as the kind of data of the library that it belongs to."""
     if type(X) is MemoryData or isinstance(X, Data):  # the check of an abstract class takes longer
         return X
-    found = from_elsewhere(X)
-    return MemoryData(data_matrix("X", X, sum_of_squares)) if found is None else found
+    if (found := from_elsewhere(X)) is not None:
+        return found
+    made: list[MemoryData] = []
+
+    def squares(matrix: Any) -> float:
+        made.append(MemoryData(matrix))
+        return made[0].sum_of_squares()
+
+    data_matrix("X", X, squares, linear.in_order)
+    return made[0]
 
 
 def from_elsewhere(X: Any) -> Data | None:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix.linear import Matrix
+from dualnewton.matrix.linear import Matrix, entries
 from dualnewton.matrix.protocol import Profile
 from dualnewton.matrix.read_ahead import ReadAhead
 from dualnewton.matrix.segments import Segment, Slot
@@ -142,7 +142,7 @@ class Pieces:
         """Check a piece when it is read for the first time; later, only sum its repeated entries."""
         if number not in self._checked:
             segment, place = self.owners[number]
-            checked = data_matrix(segment.name(place), matrix, sum_of_squares)
+            checked = data_matrix(segment.name(place), matrix, lambda whole: sum_of_squares(entries(whole)))
             self._checked[number] = sp.issparse(matrix) and not matrix.has_canonical_format
             return checked
         if sp.issparse(matrix):

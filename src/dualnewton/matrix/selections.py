@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import RowArray, on_host
 from dualnewton.validation import frozen
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 MANY_CHANCES = 1 << 16
 """Number of rows from which they are drawn by a kernel, in one pass instead of several."""
+
+PART = 1 << 15
+"""Number of rows of which a thread finds the largest at a time."""
 
 Selection = Any
 """Rows in increasing order."""
@@ -95,18 +99,29 @@ class Selections:
         """Return the ``size`` rows with the largest weight_i norm_i and, if ``few`` is not zero, ``few`` of the other active
         rows, evenly spaced in the order of these products; both in increasing order. More than ``size`` rows must have a weight.
         """
+        if not few:  # rows without a weight have the product 0: they add nothing if they are chosen
+            return np.sort(largest(weights * norms, size)), None
         (active,) = np.nonzero(weights)
-        small = -weights[active] * norms[active]
-        # The order among the other rows counts only where some of them are sampled.
-        order = active[np.argsort(small, kind="stable") if few else np.argpartition(small, size)]
+        order = active[np.argsort(-weights[active] * norms[active], kind="stable")]
         chosen, others = np.sort(order[:size]), order[size:]
-        return chosen, np.sort(
-            others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)]
-        ) if few else None
+        return chosen, np.sort(others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)])
 
     def subset(self, rows: np.ndarray) -> Data:
         """Return some rows, given by their indices, as separate data, if ``capabilities.subsets``."""
         raise NotImplementedError
+
+
+def largest(values: np.ndarray, size: int) -> np.ndarray:
+    """Return the places of the ``size`` largest values. Threads find the largest of each part, and of those this one."""
+
+    def among(places: np.ndarray) -> np.ndarray:
+        if places.size <= size:
+            return places
+        own = values[places]
+        return places[np.argpartition(own, own.size - size)[own.size - size :]]
+
+    parts = workers().each([np.arange(low, min(low + PART, len(values))) for low in range(0, len(values), PART)], among)
+    return among(np.concatenate(parts))
 
 
 def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
@@ -118,10 +133,10 @@ def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
 
 def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Do the same by a kernel."""
-    from dualnewton.kernels import passes
+    from dualnewton.kernels.row_vectors import places
 
     found = np.empty(points.size, dtype=np.intp)
     given = frozen(np.ascontiguousarray(chances, dtype=np.float64)), points, found
-    passes.places.prepare(*given)
-    passes.places(*given)
+    places.prepare(*given)
+    places(*given)
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton import validation
 from dualnewton.matrix.blas import one_blas_thread
 
 LONG = 1 << 20
@@ -41,15 +42,21 @@ class Workers:
             other.result()
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        """Return ``work(item)`` for each item, in the order of the items."""
+        """Return ``work(item)`` for each item, in the order of the items; no further threads are used inside of these."""
         if self.helpers == 0 or len(items) == 1:
             return [work(item) for item in items]
         waiting = iter(range(len(items)))  # next() is atomic, so that each item is processed once
         done: list[Any] = [None] * len(items)
+        warnings = np.geterr()  # which each thread has of its own
 
         def take() -> None:
-            for place in waiting:
-                done[place] = work(items[place])
+            before = _workers.set(ALONE)
+            try:
+                with np.errstate(**warnings):
+                    for place in waiting:
+                        done[place] = work(items[place])
+            finally:
+                _workers.reset(before)
 
         self.share(take, len(items))
         return done
@@ -88,7 +95,7 @@ class threads:  # noqa: N801 (used as a function: a generator's context takes th
 def sum_of_squares(entries: np.ndarray) -> float:
     """Return the sum of squares of a flat array, in threads if it is long (those of BLAS keep cores busy afterwards)."""
     if entries.size <= LONG:
-        return _squares(entries)
+        return validation.sum_of_squares(entries)
     pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]
     with one_blas_thread:
         return float(sum(workers().each(pieces, _squares)))
@@ -96,7 +103,7 @@ def sum_of_squares(entries: np.ndarray) -> float:
 
 def _squares(entries: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):  # of this thread
-        return float(entries @ entries)
+        return float(entries.dot(entries))  # ``@`` on vectors keeps the interpreter's lock, so that threads would wait
 
 
 def physical_cores() -> int:

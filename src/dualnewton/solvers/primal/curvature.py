@@ -146,7 +146,7 @@ class Woodbury:
         chosen: np.ndarray | None = None,
     ) -> None:
         gram, roots = gram_of(rows, diagonal) if gram is None else gram, np.sqrt(weights)
-        inner, border, left = Cholesky(roots[:, None] * gram * roots, np.ones(len(weights))), None, 1.0
+        inner, border, left = Cholesky(linear.scaled_both(gram, roots), np.ones(len(weights))), None, 1.0
         if intercept:
             inside = inner.solve(roots)
             border, left = (rows.T @ (roots * inside)) / diagonal, float(roots @ inside) or 1.0

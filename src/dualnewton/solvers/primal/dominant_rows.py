@@ -44,7 +44,7 @@ class DominantRows:
         Fewer rows than features span few directions: the scale is the ridge. Otherwise it includes the curvature of the rows.
         """
         data, ridge = self.data, self.ridge[: self.data.d]
-        scale = ridge if data.n < data.d else ridge + data.column_norms(data.ones(), np.arange(data.d))
+        scale = ridge if data.n < data.d else ridge + np.square(data.feature_norms)
         return data.row_scores(1.0 / scale)
 
     def at(self, weights: np.ndarray, size: int) -> Curvature:

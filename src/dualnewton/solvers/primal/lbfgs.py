@@ -31,12 +31,12 @@ ones in memory are separate vectors: copying all of them for each new pair would
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs: the rows of S, Y, Z as above (matrices, or tuples of long vectors), SYᵀ and YZᵀ."""
+    """The last pairs: the rows of S, Y, Z as above (matrices, or tuples of long vectors), R with zeros below it, and YZᵀ."""
 
     S: Any
     Y: Any
     Z: Any
-    SY: np.ndarray
+    R: np.ndarray
     YZ: np.ndarray
 
     @classmethod
@@ -53,14 +53,12 @@ class Corrections:
         start = max(0, len(self) + 1 - most)
         S, Y, Z = (_appended(rows, start, own) for rows, own in ((self.S, step), (self.Y, difference), (self.Z, image)))
         m = len(S)
-        found = _products(
-            (S, difference), (Y, step), (Z, difference), (_only(step), step), (_only(difference), difference)
-        )
-        column, row, across = found[:m], found[m : 2 * m], found[2 * m : 3 * m]
-        if not row[-1] > CURVED * math.sqrt(found[-2] * found[-1]):
+        found = _products((S, difference), (Z, difference), (_only(step), step), (_only(difference), difference))
+        of_steps, across = found[:m], found[m : 2 * m]
+        if not of_steps[-1] > CURVED * math.sqrt(found[-2] * found[-1]):
             return self
-        SY = _bordered(self.SY[start:, start:], column, row)
-        return Corrections(S, Y, Z, SY, _bordered(self.YZ[start:, start:], across, across))
+        R = _bordered(self.R[start:, start:], of_steps, 0.0)
+        return Corrections(S, Y, Z, R, _bordered(self.YZ[start:, start:], across, across[:-1]))
 
     def rebased(self, curvature: Curvature) -> Corrections:
         """Return the same pairs as corrections of another matrix."""
@@ -75,12 +73,12 @@ class Corrections:
             return z
         from scipy.linalg.blas import dtrsv
 
-        scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
+        scale = 1.0 if scaled_well else self.R[-1, -1] / self.YZ[-1, -1]
         of_steps, of_images = np.split(_products((self.S, g), (self.Z, g)), 2)
-        inner = dtrsv(self.SY, of_steps)  # R⁻¹Sg: only the upper triangle is read
-        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - of_images)
-        outer = dtrsv(self.SY, middle, trans=1)
-        return scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z)
+        inner = dtrsv(self.R, of_steps)
+        middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
+        outer = dtrsv(self.R, middle, trans=1)
+        return scale * z + _combined(outer, self.S) + _combined(-scale * inner, self.Z)
 
 
 def _is_apart(vector: np.ndarray) -> bool:
@@ -108,7 +106,9 @@ def _appended(rows: Any, start: int, vector: np.ndarray) -> Any:
 def _products(*pairs: tuple[Any, np.ndarray]) -> np.ndarray:
     """Return the products of the rows of each pair with its vector, one after the other, in memory."""
     if isinstance(pairs[0][0], tuple):
-        return np.array([float(row @ vector) for rows, vector in pairs for row in rows])
+        return np.array(
+            [row.dot(vector) for rows, vector in pairs for row in rows]
+        )  # ``@`` keeps the interpreter's lock
     found = [rows @ vector for rows, vector in pairs]
     return np.asarray(on_host(found[0] if len(found) == 1 else np.concatenate(found)))
 
@@ -117,17 +117,20 @@ def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
     """Return the sum of the rows, each times its factor."""
     if not isinstance(rows, tuple):
         return np.asarray(factors, like=rows) @ rows
-    total = float(factors[0]) * rows[0]
-    for factor, row in zip(factors[1:], rows[1:], strict=True):
-        total += float(factor) * row
+    from scipy.linalg.blas import daxpy
+
+    total = np.zeros(rows[0].size)
+    for factor, row in zip(factors.tolist(), rows, strict=True):
+        # In place, in a quarter of the time of NumPy, which writes each product first.
+        total = daxpy(row, total, a=factor)
     return total
 
 
-def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Append a column and a row, whose last entries are the same."""
+def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:
+    """Append a column, and a row before its last entry."""
     m = len(column)
     larger = np.empty((m, m), order="F")
     larger[:-1, :-1] = square
     larger[:, -1] = column
-    larger[-1, :] = row
+    larger[-1, :-1] = row
     return larger

@@ -142,7 +142,7 @@ class Model:
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Receive the values at the trial point; move there if it is low enough, else try a lower point on the segment to it."""
         ridge, x = self.objective.ridge, self.trial.x
-        value = losses + 0.5 * float(ridge @ np.square(x))
+        value = losses + 0.5 * float(ridge.dot(np.square(x)))
         found = Place(x, value, math.nan, loss_gradient + ridge * x, margins)
         evaluated = self.place.value < math.inf
         if evaluated and self.objective.quadratic:
@@ -159,7 +159,7 @@ class Model:
         """
         place, slope, length = self.place, self.direction.slope, self.trial.step_length
         change = found.gradient - place.gradient
-        curvature = float(self.direction.step @ change) * length
+        curvature = float(self.direction.step.dot(change)) * length
         t = -slope / curvature if curvature > 0.0 else 1.0
         if abs(t - 1.0) <= FULL or not math.isfinite(t):
             return found
@@ -169,13 +169,13 @@ class Model:
 
     def _accepts(self, found: Place) -> bool:
         """Armijo's rule; where values differ by rounding only, the slope decides instead (the approximate Wolfe rule)."""
-        if not (math.isfinite(found.value) and math.isfinite(float(found.gradient @ found.gradient))):
+        if not (math.isfinite(found.value) and math.isfinite(float(found.gradient.dot(found.gradient)))):
             return False
         value, slope = self.place.value, self.direction.slope
         if found.value <= value + SUFFICIENT * self.trial.step_length * slope:
             return True
         level = found.value <= value + 1e-12 * abs(value)
-        return level and float(found.gradient @ self.direction.step) <= (2.0 * SUFFICIENT - 1.0) * slope
+        return level and float(found.gradient.dot(self.direction.step)) <= (2.0 * SUFFICIENT - 1.0) * slope
 
     def _move(self, found: Place, *, evaluated: bool) -> None:
         if self.curvature is not None and evaluated:
@@ -261,7 +261,7 @@ class Model:
             self.corrections = self.corrections.with_pair(*self.pair, moved, self.policy.memory)
         self.pair = None
         step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
-        self.direction = Direction(step, float(gradient @ step), image)
+        self.direction = Direction(step, float(gradient.dot(step)), image)
         if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
             self.corrections = Corrections.none()
             self._set_direction(curvature)

@@ -8,15 +8,16 @@ pass; :class:`Decisions` decides when another sketch is computed, and of how man
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix import Data
+from dualnewton.matrix.workers import workers
 from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
-from dualnewton.row_arrays import some_columns
+from dualnewton.row_arrays import is_elsewhere, some_columns
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
@@ -26,6 +27,9 @@ from dualnewton.solvers.primal.samples import solve_samples
 from dualnewton.solvers.primal.shared_curvature import compute_curvature
 from dualnewton.solvers.primal.sketching import Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
+
+LONG = 1 << 14
+"""Length of the vectors of a model from which threads take its work between two passes (about a millisecond)."""
 
 
 class Descent(SharedPasses):
@@ -107,12 +111,22 @@ class Descent(SharedPasses):
         W, b = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
         W = np.ascontiguousarray(W, like=W)
         problems = [model.objective.problem for model in self.models]
-        found, column = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems]), 0
-        for model, value in zip(self.models, found.values, strict=True):
-            own = slice(column, column + model.objective.columns)
+        found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
+        ends = np.cumsum([model.objective.columns for model in self.models])
+
+        def receive(k: int) -> None:
+            model, own = self.models[k], slice(ends[k] - self.models[k].objective.columns, ends[k])
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])
-            model.receive(float(value), gradient, some_columns(found.margins, own))
-            column = own.stop
+            model.receive(float(found.values[k]), gradient, some_columns(found.margins, own))
+
+        self._each(range(len(self.models)), receive)
+
+    def _each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        """Do the work of each model, in threads if their vectors are long and in memory."""
+        x = self.models[0].trial.x
+        if x.size < LONG or is_elsewhere(x):
+            return [work(item) for item in items]
+        return workers().each(items, work)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         # The models do not move if the deadline passes between two of their matrices.
@@ -122,13 +136,13 @@ class Descent(SharedPasses):
         elif all(model.place.value == math.inf for model in self.models):
             self._evaluate()  # the unevaluated step failed certification: evaluate it
             passes += 1.0
-        wanting = [model for model in self.models if model.wants_curvature()]
+        wanted = self._each(self.models, Model.wants_curvature)
+        wanting = [model for model, wants in zip(self.models, wanted, strict=True) if wants]
         try:
             extra = compute_curvature(wanting, rng, Deadline(deadline).check)
         except OutOfTime:
             return passes + (self._passes_made() - made) / len(self.models)
-        for model in self.models:
-            model.step()
+        self._each(self.models, Model.step)
         if all(model.should_end for model in self.models):
             for model in self.models:
                 model.skip()

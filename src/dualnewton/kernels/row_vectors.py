@@ -1,0 +1,68 @@
+"""Kernels over vectors with an entry per row, which read no data.
+
+- ``over_rows(ends, counter, function, fields, columns, vectors, sign, values)`` calls a function of rows and sums its values for
+  each part; threads take parts from the counter, as in ``passes``.
+- ``places(chances, points, places)`` finds the rows at which points in the cumulative sum of the chances lie.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualnewton.kernels._jit import jit
+from dualnewton.kernels.atomic import next_number
+from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.row_functions import call
+
+
+@jit
+def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
+    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors.
+
+    Those with several columns have as many entries in each as there are rows; those that are not wanted have a distance of 0.
+    """
+    n, longest = ends[-1], 0
+    for part in range(ends.size - 1):
+        longest = max(longest, ends[part + 1] - ends[part])
+    unwanted = np.empty(
+        longest
+    )  # of this thread: if all wrote to the same place, they would wait for each other's caches
+    part = next_number(counter)
+    while part < ends.size - 1:
+        low, high = ends[part], ends[part + 1]
+        a, b = vectors[:, 0], vectors[:, 1]
+        values[part] = call(
+            function,
+            fields[0],
+            fields[1],
+            high - low,
+            columns,
+            n,
+            n if b[4] > 0 else 0,
+            n if b[6] > 0 else 0,
+            a[0] + low * b[0],
+            a[1] + low * b[1],
+            a[2] + low * b[2],
+            a[3] + low * b[3],
+            a[4] + low * b[4] if b[4] > 0 else unwanted.ctypes.data,
+            a[5] + low * b[5] if b[5] > 0 else unwanted.ctypes.data,
+            a[6] + low * b[6] if b[6] > 0 else unwanted.ctypes.data,
+            sign,
+        )
+        part = next_number(counter)
+
+
+@jit
+def _places(chances, points, places):
+    """places[s] = the first row up to which the chances add up to points[s]; the points increase."""
+    total, s = 0.0, 0
+    for i in range(chances.size):
+        total += chances[i]
+        while s < points.size and points[s] <= total:
+            places[s] = i
+            s += 1
+    for left in range(s, points.size):  # the last sum may be less than the total by rounding
+        places[left] = chances.size - 1
+
+
+over_rows, places = Kernel(_over_rows), Kernel(_places)
