@@ -20,7 +20,6 @@ from dualnewton.validation import Array, vector
 BALANCING = 1e-2
 """Largest multiple of the balancing direction by which a dual point is changed, in units of margins."""
 
-
 FEW_KINKS, HALVINGS = 1 << 14, 60
 """Number of examples with a kink near the best intercept that are gathered and sorted, and the limit on bisections around it."""
 
@@ -280,9 +279,8 @@ class Loss(RoundingErrors):
     def labels(self, y: Any, n: int) -> np.ndarray:
         """Return the n labels in the type that the functions take; raise an error that names the first invalid label."""
         y = vector("y", y, n)
-        if type(self).valid_labels is Loss.valid_labels:  # any finite number, which a vector has been checked for
-            return y
-        if not (valid := self.valid_labels(y)).all():
+        # By default any finite number is valid, for which a vector has been checked.
+        if type(self).valid_labels is not Loss.valid_labels and not (valid := self.valid_labels(y)).all():
             at = int(np.argmin(valid))
             raise DualnewtonError(
                 f"y must hold {self.label_domain} for {type(self).__name__}, got {y[at]:g} at index {at}"
@@ -337,9 +335,8 @@ class Loss(RoundingErrors):
 
     def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> Any:
         """argmin_b Σ c_i φ(b; y_i); override it where it has a closed form."""
-        return self.best_intercept(
-            np.zeros(y.shape[0] if self.columns == 1 else (y.shape[0], self.columns)), y, weights
-        )
+        shape = (y.shape[0],) if self.columns == 1 else (y.shape[0], self.columns)
+        return self.best_intercept(np.zeros(shape), y, weights)
 
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""

@@ -54,15 +54,13 @@ class LibraryBlock:
         """Out = A Wᵀ."""
         if not np.count_nonzero(W):  # most runs start at zero; W.any() takes five times as long for few entries
             out[:] = 0.0
-        elif len(W) == 1:
-            out[:, 0] = self.A @ W[0]
-        elif is_sparse(self.A):
-            out[:] = self.A @ W.T
-        elif len(W) > FEW_MODELS or self.A.size <= TINY:
-            np.matmul(self.A, W.T, out=out)
-        else:
+        elif len(W) == 1 or by_columns(self.A, len(W)):
             for k, w in enumerate(W):
                 out[:, k] = self.A @ w
+        elif is_sparse(self.A):
+            out[:] = self.A @ W.T
+        else:
+            np.matmul(self.A, W.T, out=out)
 
     def gathered(self, R: np.ndarray) -> np.ndarray:
         """Return Rᵀ A."""
@@ -71,6 +69,11 @@ class LibraryBlock:
         if is_sparse(self.A):
             return np.asarray((self.transposed @ R).T)
         return R.T @ self.A  # half the time of the product with the transpose
+
+
+def by_columns(A: Any, models: int) -> bool:
+    """Whether the products of A with the coefficients of so many models are computed one by one, which is faster there."""
+    return models <= FEW_MODELS and not is_sparse(A) and A.size > TINY
 
 
 def sparse_view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton.matrix.blocks import by_columns
 from dualnewton.matrix.linear import Matrix, is_sparse
 from dualnewton.matrix.workers import workers
 
@@ -16,9 +17,9 @@ CHUNK = 1 << 20
 """Number of entries that are converted to float64 at a time (8 MiB), so that a product needs no second copy of the data."""
 
 
-FEW = 8
-"""Largest number of columns for which X W, and twice as many for which Xᵀ A, is computed column by column: BLAS is slower
-then. Above them the product (Aᵀ X)ᵀ takes half the time of Xᵀ A, since its long side is contiguous."""
+FEW = 4
+"""Largest number of columns for which Xᵀ A is computed column by column: BLAS is slower then. Above it the product (Aᵀ X)ᵀ takes
+half the time of Xᵀ A, since its long side is contiguous."""
 
 
 def times(X: Matrix, w: np.ndarray) -> np.ndarray:
@@ -26,7 +27,7 @@ def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     if not w.any():  # most runs start at w = 0
         return np.zeros((X.shape[0], *w.shape[1:]))
     if X.dtype == np.float64:
-        if w.ndim == 2 and w.shape[1] <= FEW and not is_sparse(X):
+        if w.ndim == 2 and by_columns(X, w.shape[1]):
             return np.stack([X @ column for column in np.ascontiguousarray(w.T)], axis=1)
         return X @ w
     return np.concatenate([rows @ w for _, rows in widened(X)])
@@ -40,7 +41,7 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
         if a.ndim == 1 or is_sparse(X):
             return X.T @ a
         rows = np.ascontiguousarray(a.T)
-        return (np.stack([row @ X for row in rows]) if len(rows) <= FEW // 2 else rows @ X).T
+        return (np.stack([row @ X for row in rows]) if len(rows) <= FEW else rows @ X).T
     return sum((rows.T @ a[part] for part, rows in widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
 
 
