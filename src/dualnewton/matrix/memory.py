@@ -115,9 +115,8 @@ class MemoryData(Data):
             return MemoryData(self.X.toarray(), work)
         made = MemoryData(self.X, work)
         vars(made)["profile"] = self.profile
-        if (
-            "feature_norms" in vars(self) and self.is_large and made.is_large
-        ):  # the same kernel would find the same bits
+        # Where both are large, the same kernel would find the same bits.
+        if "feature_norms" in vars(self) and self.is_large and made.is_large:
             vars(made)["feature_norms"] = self.feature_norms
         return made
 
