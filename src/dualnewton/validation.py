@@ -168,14 +168,16 @@ def sum_of_squares(array: np.ndarray) -> float:
     A product of long vectors by BLAS would wake its threads, which then wait for more work in a loop: for a tenth of a second
     they would take the cores from the threads of a fit.
     """
-    if array.ndim == 1 and array.size > SHORT and not is_elsewhere(array):
+    if array.ndim == 1 and not is_elsewhere(array):
         return float(np.einsum("i,i->", array, array))
     return float(np.vdot(array, array))
 
 
 def _all_finite(name: str, array: np.ndarray, squares: float | None = None) -> None:
     # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data.
-    total = sum_of_squares(array) if squares is None else squares
+    total = squares
+    if total is None:  # a small fit counts its calls
+        total = float(np.vdot(array, array)) if array.size <= SHORT else sum_of_squares(array)
     if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at

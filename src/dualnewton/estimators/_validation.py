@@ -163,7 +163,7 @@ def _is_plain(model: Any, values: Any, dimensions: tuple[int, ...], *, integers:
 def _squares(model: Any, entries: np.ndarray) -> float:
     """Return the sum of squares of a flat array, on the threads of the model if it is long; overflow gives no warning."""
     if entries.size <= LONG:
-        return sum_of_squares(entries)
+        return float(np.einsum("i,i->", entries, entries))  # BLAS would wake its threads (validation.sum_of_squares)
     with threads(effective_n_jobs(model.n_jobs)):
         return sum_of_squares(entries)
 

@@ -18,8 +18,8 @@ from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import added, sum_of_squares, workers
-from dualnewton.validation import data_matrix, frozen
+from dualnewton.matrix.workers import added, workers
+from dualnewton.validation import data_matrix, frozen, sum_of_squares
 
 BLOCK_BYTES = 1 << 22
 """Size of a block of dense rows in bytes (4 MiB): the block is still in the cache for the second of its two products."""
@@ -115,9 +115,8 @@ class MemoryData(Data):
             return MemoryData(self.X.toarray(), work)
         made = MemoryData(self.X, work)
         vars(made)["profile"] = self.profile
-        if (
-            "feature_norms" in vars(self) and self.is_large and made.is_large
-        ):  # the same kernel would find the same bits
+        # Where both are large, the same kernel would find the same bits.
+        if "feature_norms" in vars(self) and self.is_large and made.is_large:
             vars(made)["feature_norms"] = self.feature_norms
         return made
 
@@ -307,12 +306,6 @@ class MemoryData(Data):
         parts = (abs(self.rows(part)).T @ weights[part] for part in self._slices())
         return np.asarray(sum(parts, start=np.zeros((self.d, *weights.shape[1:]))))
 
-    def sum_of_squares(self) -> float:
-        """Σ a_ij². Of many entries it is computed from the norms of the features, which each certificate needs as well."""
-        if self.is_large:
-            return float(self.feature_norms.dot(self.feature_norms))
-        return sum_of_squares(linear.entries(self.X))
-
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         if self.work.compiled or self.is_large:
             return self.compiled.row_scores(scale)
@@ -355,7 +348,11 @@ def as_data(X: Any) -> Data:
 
     def squares(matrix: Any) -> float:
         made.append(MemoryData(matrix))
-        return made[0].sum_of_squares()
+        entries = matrix.data if sp.issparse(matrix) else matrix.reshape(-1)
+        if entries.size < COMPILED_FROM:
+            return sum_of_squares(entries)
+        norms = made[0].feature_norms  # which each certificate needs as well
+        return float(norms.dot(norms))
 
     data_matrix("X", X, squares, linear.in_order)
     return made[0]
