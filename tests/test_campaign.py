@@ -1,5 +1,6 @@
 """A slice of the campaign (``make campaign``) on fixed seeds, and checks of its own instruments."""
 
+import gc
 import json
 import pickle
 import time
@@ -59,6 +60,7 @@ def test_a_claim_is_true_of_the_solution_and_false_of_another_model(loss):
 
 def test_a_watch_notes_what_a_reader_must_not_do(tmp_path):
     (tmp_path / "in").mkdir()
+    gc.collect()  # else what other tests have left may be freed below, and its memory used again
     with Watch(tmp_path / "in") as watch:
         (tmp_path / "in" / "own").write_text("allowed")
         (tmp_path / "in" / "own").read_text()

@@ -101,8 +101,8 @@ def test_the_model_is_the_one_that_scikit_learn_fits(name, data, settings):
     missing = {each for each in vars(theirs) if each.endswith("_")} - set(vars(model))
     assert missing <= {"n_iter_", "solver_", "rank_", "singular_", "multi_class_"}
     if name not in OTHER_MODELS:
-        wanted = theirs.coef_
-        np.testing.assert_allclose(model.coef_, wanted, rtol=2e-3, atol=2e-4 * np.abs(wanted).max())
+        wanted = theirs.coef_  # at the largest alpha of a path, zeros up to rounding
+        np.testing.assert_allclose(model.coef_, wanted, rtol=2e-3, atol=max(2e-4 * np.abs(wanted).max(), 1e-12))
     assert np.shape(model.coef_) == np.shape(theirs.coef_)
     assert np.shape(model.intercept_) == np.shape(theirs.intercept_)
     assert np.mean(model.predict(data[0]) == theirs.predict(data[0])) > 0.99 or np.allclose(

@@ -124,7 +124,7 @@ def test_a_scorer_may_be_any_callable():
 
 
 @pytest.mark.parametrize(("settings", "error", "message"), [
-    ({"alphas": [1.0, 0.0]}, ValueError, r"alphas\[1\] == 0.0, must be > 0.0 and finite, since one row"),
+    ({"alphas": [1.0, 0.0]}, ValueError, r"alphas\[1\] == 0.0, must be > 0.0 and finite, since cv=None leaves out one row"),
     ({"alphas": [1.0, -2.0], "cv": 3}, ValueError, r"alphas\[1\] == -2.0, must be >= 0.0"),
     ({"alphas": [1.0, "x"]}, TypeError, r"alphas\[1\] must be an instance of float, not str"),
     ({"alphas": []}, ValueError, "alphas must be a number or a list"),

@@ -45,3 +45,12 @@ def test_a_check_ends_the_work():
 
     with pytest.raises(TimeoutError):
         factors.factorised(matrix(40, 80), np.ones(40), stop)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_matrix_with_entries_that_are_not_numbers_ends_the_search_for_a_multiple(bad, monkeypatch):
+    """LAPACK's own factorisation fails on such a matrix; that of OpenBLAS returns entries that are not numbers."""
+    monkeypatch.setattr("scipy.linalg.lapack.dpotrf", lambda A, **_: (A, int(not np.isfinite(A).all())))
+    H = np.eye(5)
+    H[2, 2] = bad
+    assert np.array_equal(factors.factorised(H, np.zeros(5)), np.eye(5))

@@ -1,11 +1,11 @@
 """Sweeps over single examples with shrinking: a first sweep over all examples, then sweeps over those that are still active.
 
-    shrinking(*rows, curvature, models, k, loss, visits, limit, fraction)       of model k; returns the visits left of ``limit``
+    shrinking(*rows, curvature, models, k, loss, visits, draws, fraction)       of model k; returns the number of visits
 
 An example without a residual at its visit becomes inactive. The sweeps end when the residual of one is at most ``fraction`` of
-that of the first, or no example is active. A call does at most ``limit`` visits, and the next one continues where it ended, so
-that the clock is read between two calls. LIBLINEAR orders its visits likewise (Hsieh et al., 2008), but for the rule of
-shrinking.
+that of the first, or no example is active. Each visit uses one of the random numbers ``draws``, so that a call does at most as
+many visits; the next call continues where it ended, and the clock is read between two calls. LIBLINEAR orders its visits in the
+same way (Hsieh et al., 2008), with another rule of shrinking.
 """
 
 from __future__ import annotations
@@ -27,18 +27,16 @@ FIRST, LAST, NOW, MASS = 0, 1, 2, 3
 
 
 class Visits(NamedTuple):
-    """Which examples a model visits, and what the sweeps have found so far."""
+    """The examples that a model visits, and sums over its visits so far."""
 
-    order: np.ndarray  # (n,) the active examples first, in the order of the present sweep
+    order: np.ndarray  # (n,) the active examples first; those that the present sweep has visited before the others
     place: np.ndarray  # (3,) the next visit, how many examples before it stay active, the size of the sweep
     sums: np.ndarray  # (4,) residuals of the first, of the last complete and of the present sweep; Σ c_i α_i
-    seed: np.ndarray  # (1,) the state of the random numbers
 
     @classmethod
-    def of_all(cls, n: int, seed: int, mass: float) -> Visits:
+    def of_all(cls, n: int, mass: float) -> Visits:
         """Begin with a sweep over all examples."""
-        order, place = np.arange(n), np.array([0, 0, n])
-        return cls(order, place, np.array([np.nan, np.nan, 0.0, mass]), np.array([seed], dtype=np.uint64))
+        return cls(np.arange(n), np.array([0, 0, n]), np.array([np.nan, np.nan, 0.0, mass]))
 
     @property
     def first_residual(self) -> float:
@@ -57,28 +55,24 @@ class Visits(NamedTuple):
 
 
 @jit
-def _shuffle(order, size, seed):
-    # xorshift64* (Vigna, 2016), of which the upper 32 bits, times the number of places left, give the next place.
-    x = seed[0]
-    for p in range(size - 1):
-        x ^= x >> np.uint64(12)
-        x ^= x << np.uint64(25)
-        x ^= x >> np.uint64(27)
-        upper = (x * np.uint64(2685821657736338717)) >> np.uint64(32)
-        q = p + np.intp((upper * np.uint64(size - p)) >> np.uint64(32))
+def _draw(order, first, last, size, draws, used):
+    """Exchange each place from ``first`` to ``last`` with a random one of itself and those after it (Fisher and Yates).
+
+    A number below 2³² times the number of these places, divided by 2³², gives the place.
+    """
+    for p in range(first, last):
+        q = p + np.intp((np.uint64(draws[used + p - first]) * np.uint64(size - p)) >> np.uint64(32))
         order[p], order[q] = order[q], order[p]
-    seed[0] = x
 
 
 @jit
-def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, limit, fraction):
-    order, place, sums, left = visits.order, visits.place, visits.sums, limit
+def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, draws, fraction):
+    order, place, sums, used = visits.order, visits.place, visits.sums, 0
     whole = models.gradient.size > 0
-    while left > 0 and place[SIZE] > 0:
+    while used < draws.size and place[SIZE] > 0:
         first = place[NEXT]
-        if first == 0:
-            _shuffle(order, place[SIZE], visits.seed)
-        last = min(place[SIZE], first + (1 if whole else left))
+        last = min(place[SIZE], first + (1 if whole else draws.size - used))
+        _draw(order, first, last, place[SIZE], draws, used)
         b = models.b[k]
         models.b[k], residual = singles_of_one(
             data, columns, row_starts, curvature[k], order, first, last,
@@ -96,13 +90,13 @@ def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, li
             i = order[p]
             order[kept] = i
             kept += models.active[i]
-        left -= last - first
+        used += last - first
         place[NEXT], place[KEPT] = last, kept
         if last == place[SIZE]:
             _end_sweep(place, sums, fraction)
             # The centre of the proximal term moves to the intercept (see Solver in solvers/dual/base.py).
             models.b[k] += models.b_curvature[k] * sums[MASS]
-    return left
+    return used
 
 
 @jit

@@ -24,7 +24,8 @@ EPS = float(np.finfo(np.float64).eps)
 def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
     """Return the lower Cholesky factor of H + D(diagonal); H is changed in place.
 
-    If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal.
+    If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal. A matrix
+    with entries that are not numbers, after an overflow, becomes the identity: no multiple would do.
     """
     elsewhere = ALGEBRA.get(type(H))
     if elsewhere is None:
@@ -49,6 +50,8 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
             return factor
         lift = 100.0 * lift or EPS * float(np.abs(on_diagonal).max()) or 1.0
         on_diagonal += lift
+        if not lift < np.inf:
+            H[...], on_diagonal[...] = 0.0, 1.0
 
 
 def solved(factor: Any, g: np.ndarray) -> np.ndarray:

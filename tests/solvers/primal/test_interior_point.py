@@ -103,11 +103,12 @@ def test_without_much_of_a_penalty_it_is_the_linear_program(q):
     np.testing.assert_allclose(np.append(result.w, result.intercept), found.x[: d + 1], atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3, 1e4])
 @pytest.mark.parametrize("name", ["a9a", "w8a", "madelon", "colon_cancer", "abalone", "cpusmall"])
-def test_real_data_standardised(name, C):
+def test_real_data_standardised(name, C, seed):
     X, y = load(name)
-    rows = np.random.default_rng(0).permutation(X.shape[0])[:600]
+    rows = np.random.default_rng(seed).permutation(X.shape[0])[:600]
     X = np.asarray(X[rows].todense() if sp.issparse(X) else X[rows], dtype=float)
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
     y = y[rows]
@@ -115,9 +116,9 @@ def test_real_data_standardised(name, C):
     y = np.where(y > y.mean(), 1.0, -1.0) if loss == losses.Hinge() else (y - y.mean()) / y.std()
     problem = dn.Problem(X, y, loss, lam=1.0 / (C * len(y)), fit_intercept=True)
     assert dn.solve(problem, method="interior", tol=1e-4).converged
-    # Where the classes are separable, P is much smaller than the margins, whose rounding counts.
+    # If the classes are separable, P is much smaller than the margins, whose rounding errors then end the steps before 1e-10.
     result = dn.solve(problem, method="interior", tol=1e-10)
-    assert result.converged or result.certificate.gap <= 1e-15
+    assert result.converged or result.certificate.gap <= max(1e-15, 1e-9 * result.certificate.primal)
 
 
 @settings(max_examples=60)

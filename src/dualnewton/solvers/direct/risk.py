@@ -18,7 +18,7 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature, Loss
 from dualnewton.matrix import RowVectors
-from dualnewton.matrix.blocks import FEW_MODELS
+from dualnewton.matrix.blocks import by_columns
 from dualnewton.matrix.factors import factorised
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
@@ -130,7 +130,7 @@ class Risk:
             return rows @ x[:-1] + x[-1] if self.border else rows @ x
         W = x.reshape(self.loss.columns, -1)
         W, b = (W[:, :-1], W[:, -1]) if self.border else (W, None)
-        Z = np.array([rows @ w for w in W]).T if len(W) <= FEW_MODELS else rows @ W.T
+        Z = np.array([rows @ w for w in W]).T if by_columns(rows, len(W)) else rows @ W.T
         return Z if b is None else Z + b
 
     def at(self, x: np.ndarray, margins: np.ndarray) -> Point:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dualnewton.matrix.blocks import FEW_MODELS, TINY
+from dualnewton.matrix.blocks import by_columns
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.active_set import lifted
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
@@ -76,7 +76,7 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return the margins of each model, of shape (K, n); BLAS is slower with matrices of few columns than with vectors."""
     d = rows.shape[1]
     W, b = x[:, :d], x[:, d:]
-    Z = W @ rows.T if len(W) > FEW_MODELS or rows.size <= TINY else np.array([rows @ w for w in W])
+    Z = np.array([rows @ w for w in W]) if by_columns(rows, len(W)) else W @ rows.T
     if b.size:
         Z += b
     return Z

@@ -90,7 +90,9 @@ class CompiledEngine(Engine):
             self._sweep: Any = kernel
             kernel.prepare(*self._separable_arguments(_EMPTY))
             if self.shrinks:
-                shrinking.shrinking.prepare(*self._shrinking_arguments(0, shrinking.Visits.of_all(0, 1, 0.0), 1, 0.0))
+                shrinking.shrinking.prepare(
+                    *self._shrinking_arguments(0, shrinking.Visits.of_all(0, 0.0), _NO_DRAWS, 0.0)
+                )
         else:
             self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
             self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss.argument)
@@ -149,16 +151,18 @@ class CompiledEngine(Engine):
         else:
             self._sweep.run(block, self.limit, self.models, self.loss.argument)
 
-    def visits(self, k: int, seed: int) -> shrinking.Visits:
+    def visits(self, k: int) -> shrinking.Visits:
         models = self.models
         mass = float((models.c[k] * models.alpha[k]).sum()) if models.b_curvature[k] > 0.0 else 0.0
-        return shrinking.Visits.of_all(self.problems[k].n, seed, mass)
+        return shrinking.Visits.of_all(self.problems[k].n, mass)
 
-    def shrink(self, k: int, visits: shrinking.Visits, limit: int, fraction: float) -> int:
-        return limit - shrinking.shrinking(*self._shrinking_arguments(k, visits, limit, fraction))
+    def shrink(self, k: int, visits: shrinking.Visits, draws: np.ndarray, fraction: float) -> int:
+        return int(shrinking.shrinking(*self._shrinking_arguments(k, visits, draws, fraction)))
 
-    def _shrinking_arguments(self, k: int, visits: shrinking.Visits, limit: int, fraction: float) -> tuple[Any, ...]:
-        return (*self.rows, self.curvature, self.models, k, self.loss.argument, visits, limit, fraction)
+    def _shrinking_arguments(
+        self, k: int, visits: shrinking.Visits, draws: np.ndarray, fraction: float
+    ) -> tuple[Any, ...]:
+        return (*self.rows, self.curvature, self.models, k, self.loss.argument, visits, draws, fraction)
 
     def end_epoch(self) -> None:
         # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).
@@ -239,6 +243,9 @@ class CompiledEngine(Engine):
 
 _EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 """An index block without sets, from whose types the kernels are compiled."""
+
+_NO_DRAWS = np.empty(0, dtype=np.uint32)
+"""No random numbers, likewise."""
 
 
 def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -> np.ndarray:

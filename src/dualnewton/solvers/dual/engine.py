@@ -60,12 +60,15 @@ class Engine:
         """Return the sorted indices of the examples that were active at their last visit; None if that is not recorded."""
         return None
 
-    def visits(self, k: int, seed: int) -> Any:
+    def visits(self, k: int) -> Any:
         """Return the visits of a step of model k, which begin with all examples."""
         raise NotImplementedError(f"{type(self).__name__} does not shrink")
 
-    def shrink(self, k: int, visits: Any, limit: int, fraction: float) -> int:
-        """Do up to ``limit`` of these visits; they end when the residual has fallen to a fraction. Return how many were done."""
+    def shrink(self, k: int, visits: Any, draws: np.ndarray, fraction: float) -> int:
+        """Do some of these visits, at most one for each random number below 2³² (uint32), and return how many.
+
+        The visits end when the residual has decreased to a fraction of its first value.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not shrink")
 
     def correct(self, k: int, w: np.ndarray) -> None:

@@ -91,7 +91,7 @@ class KinkedSweeps(Sweeps):
         else:
             spent = super().step(rng, deadline, most)
             for k, residual in enumerate(self.residuals):
-                self._judge(k, residual, spent)
+                self._note_speed(k, residual, spent)
         self.epochs += spent
         for k in range(len(self.problems)):
             self._solve_system(k)
@@ -103,18 +103,19 @@ class KinkedSweeps(Sweeps):
         for k, problem in enumerate(self.problems):
             if self.faces[k].slow and time.perf_counter() <= deadline:
                 spent[k] = self._joint_step(k, most)
-            visits = self.engine.visits(k, int(rng.integers(1, 1 << 63)))
+            visits = self.engine.visits(k)
             left = math.ceil(min(most - spent[k], 1.0 + self.focused_epochs) * problem.n)
             while left > 0 and not visits.ended and time.perf_counter() <= deadline:
-                done = self.engine.shrink(k, visits, min(PIECE, left), FOCUSED_RESIDUAL)
+                draws = rng.integers(0, 1 << 32, size=min(PIECE, left), dtype=np.uint32)
+                done = self.engine.shrink(k, visits, draws, FOCUSED_RESIDUAL)
                 spent[k] += done / problem.n
                 left -= done
             self.residuals[k] = visits.residual / problem.n
-            self._judge(k, visits.first_residual / problem.n, spent[k])
+            self._note_speed(k, visits.first_residual / problem.n, spent[k])
         return float(np.mean(spent))
 
-    def _judge(self, k: int, residual: float, spent: float) -> None:
-        """Note the residual of all examples, and whether it falls too slowly without joint steps."""
+    def _note_speed(self, k: int, residual: float, spent: float) -> None:
+        """Record the residual of all examples, and whether it decreases too slowly without joint steps."""
         face = self.faces[k]
         quick = residual <= (math.inf if math.isnan(face.residual) else face.residual * math.exp(-QUICK * spent))
         self.faces[k] = replace(face, residual=residual, slow=face.slow or not quick)
