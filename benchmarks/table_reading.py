@@ -88,7 +88,7 @@ def section(megabytes: int, say: Callable[[str], None]) -> Section:
     import pandas as pd
     import polars as pl
 
-    rows, ratios = [], []
+    rows, ratios, on_the_clock = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         for name, style in STYLES.items():
@@ -98,9 +98,11 @@ def section(megabytes: int, say: Callable[[str], None]) -> Section:
                 raise AssertionError("the readers do not agree")
             del fast, slow
             times = measured({"data.read": lambda: data.read(path), "Python's csv": lambda: by_python(path)})
-            ratios.append(times["Python's csv"][0] / times["data.read"][0])
+            work, clock = (slow / fast for slow, fast in zip(times["Python's csv"], times["data.read"], strict=True))
+            ratios.append(work)
+            on_the_clock.append(clock)
             rows += [lines(f"numbers, {name}", way, path, *each) for way, each in times.items()]
-            say(f"{name}: {ratio(ratios[-1])} of processor time")
+            say(f"{name}: {ratio(clock)} on the clock, {ratio(work)} of processor time")
         mixed(path, megabytes * 1_000_000)
         ways = {
             "read_frame": lambda: read_frame(path, Wanted("churn")),
@@ -112,7 +114,10 @@ def section(megabytes: int, say: Callable[[str], None]) -> Section:
     result = Section(f"Reading CSV files of {megabytes} MB")
     columns = ["file", "reader", "processor time", "MB/s of processor time", "MB/s on the clock"]
     result.tables = [Table("From the file cache, the best of a few in turn", columns, rows)]
-    result.targets = [Target.at_least("at least 10 times as fast as Python's csv (processor time)", ratios, 10.0)]
+    result.targets = [
+        Target.at_least("at least 10 times as fast as Python's csv, on the clock", on_the_clock, 10.0),
+        Target.at_least("the same by processor time, that of all threads", ratios, 10.0),
+    ]
     return result
 
 
