@@ -147,3 +147,17 @@ def test_an_automatic_grid_begins_where_no_feature_is_in_use():
     weaker = dn.PoissonRegressor(alpha=0.9 * search.alphas_[0], l1_ratio=1.0).fit(X, COUNTS)
     assert not strongest.coef_.any()
     assert weaker.coef_.any()
+
+
+def test_binomial_counts_are_weights_of_a_logistic_regression():
+    """Two rows for each example, with the weights y and m − y, give the model of all m trials as rows of their own."""
+    trials = RNG.integers(0, 6, N)
+    successes = RNG.binomial(trials, 1.0 / (1.0 + np.exp(-X[:, 0])))
+    outcome, counts = np.repeat([1, 0], N), np.r_[successes, trials - successes]
+    weighted = dn.LogisticRegression(tol=1e-12).fit(np.vstack([X, X]), outcome, sample_weight=counts)
+    single = dn.LogisticRegression(tol=1e-12).fit(
+        np.repeat(np.vstack([X, X]), counts, axis=0), np.repeat(outcome, counts)
+    )
+    np.testing.assert_allclose(weighted.coef_, single.coef_, rtol=1e-8)
+    np.testing.assert_allclose(weighted.intercept_, single.intercept_, rtol=1e-8)
+    assert weighted.certificate_.relative_gap <= 1e-12
