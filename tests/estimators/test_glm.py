@@ -41,6 +41,7 @@ def test_it_is_scikit_learns_model_and_its_own_certificate(name, settings, y, fi
     assert {each for each in vars(theirs) if each.endswith("_")} <= set(vars(ours))
 
 
+@pytest.mark.filterwarnings("ignore:Line search failed")  # of glum, next to its optimum
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.6])
 @pytest.mark.parametrize(("name", "settings", "y"), MODELS[:2] + MODELS[3:4], ids=["poisson", "gamma", "tweedie"])
 def test_it_is_glums_model_with_offsets(name, settings, y, l1_ratio):
