@@ -69,7 +69,8 @@ def test_every_kind_of_run_ends_in_every_way(kind, status, monkeypatch):
     assert result.status is status
     assert values(problem, result) == pytest.approx((result.certificate.primal, result.certificate.dual), rel=1e-13)
     rows = result.trace.rows
-    assert result.trace.gap[-1] == result.certificate.gap
+    # Near rounding the last certificate is computed again, in extended precision.
+    assert abs(result.trace.gap[-1] - result.certificate.gap) <= (result.certificate.rounding or 0.0)
     for one, other in pairwise(rows):
         assert other.certificate.primal <= one.certificate.primal
         assert other.certificate.dual >= one.certificate.dual
