@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 Tau = int | Literal["auto"]
@@ -61,7 +61,7 @@ class Plan:
     reason: str
     _: KW_ONLY
     compiled: bool = False
-    cost: float = math.nan
+    cost: float = field(default=math.nan, compare=False)  # NaN would make a plan differ from its own copy
     family: str | None = None
     inner: str | None = None
     directions: int = 0
