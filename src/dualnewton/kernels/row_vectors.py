@@ -24,9 +24,8 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
     n, longest = ends[-1], 0
     for part in range(ends.size - 1):
         longest = max(longest, ends[part + 1] - ends[part])
-    unwanted = np.empty(
-        longest
-    )  # of this thread: if all wrote to the same place, they would wait for each other's caches
+    # Room of this thread for outputs that are not wanted: writes of all threads to one place would wait (false sharing).
+    unwanted = np.empty(longest)
     part = next_number(counter)
     while part < ends.size - 1:
         low, high = ends[part], ends[part + 1]

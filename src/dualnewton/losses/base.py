@@ -418,9 +418,8 @@ class NonSmooth(Loss):
         order = np.argsort(places, kind="stable")
         places, jumps = places[order], jumps[order]
         ends = np.concatenate([places[:1] - reach, places, places[-1:] + reach])
-        slopes = (
-            outside + float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])
-        )  # between consecutive ends
+        # Between consecutive ends:
+        slopes = outside + float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])
         flat = EXACT * len(slopes) * float(jumps.sum())
         first = min(int(np.count_nonzero(slopes < -flat)), len(slopes) - 1)
         if float(slopes[first]) > flat:

@@ -118,7 +118,8 @@ def test_real_data_standardised(name, C, seed):
     assert dn.solve(problem, method="interior", tol=1e-4).converged
     # If the classes are separable, P is much smaller than the margins, whose rounding errors then end the steps before 1e-10.
     result = dn.solve(problem, method="interior", tol=1e-10)
-    assert result.converged or result.certificate.gap <= max(1e-15, 1e-9 * result.certificate.primal)
+    separable = loss == losses.Hinge() and result.certificate.primal < 0.01
+    assert result.converged or result.certificate.gap <= (1e-9 * result.certificate.primal if separable else 1e-15)
 
 
 @settings(max_examples=60)

@@ -106,9 +106,8 @@ def _appended(rows: Any, start: int, vector: np.ndarray) -> Any:
 def _products(*pairs: tuple[Any, np.ndarray]) -> np.ndarray:
     """Return the products of the rows of each pair with its vector, one after the other, in memory."""
     if isinstance(pairs[0][0], tuple):
-        return np.array(
-            [row.dot(vector) for rows, vector in pairs for row in rows]
-        )  # ``@`` keeps the interpreter's lock
+        # By ``dot``, since ``@`` on vectors keeps the interpreter's lock.
+        return np.array([row.dot(vector) for rows, vector in pairs for row in rows])
     found = [rows @ vector for rows, vector in pairs]
     return np.asarray(on_host(found[0] if len(found) == 1 else np.concatenate(found)))
 
