@@ -122,6 +122,7 @@ def test_a_path_is_fitted_from_neighbour_to_neighbour():
     for k, place in enumerate(np.argsort(alphas)[::-1]):
         assert relative(path.coef[place], coefs[:, k]) < 1e-6
         assert path.certificates[place].relative_gap <= 1e-12
+    assert repr(path) == "Path(3 models, values 0.01 to 1, coef (3, 30))"
 
 
 def test_warm_starts_carry_over():

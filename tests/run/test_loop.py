@@ -85,6 +85,9 @@ def test_status_epoch_limit_and_the_trace():
     assert list(result.trace.to_pandas().columns) == ["epoch", "seconds", "primal", "dual", "gap"]
     assert "EPOCH_LIMIT" in str(result)
     assert "relative gap" in str(result)
+    assert "EPOCH_LIMIT" in repr(result)
+    assert len(repr(result)) < 200, "a result shows the shapes of its arrays, not their numbers"
+    assert len(repr(result.trace)) < 80
     assert dn.solve(problem, max_epochs=0).n_epochs == 0
 
 

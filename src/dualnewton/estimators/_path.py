@@ -39,6 +39,10 @@ class Path:
     certificates: list[Certificate | list[Certificate]]
     models: list[Any]
 
+    def __repr__(self) -> str:
+        low, high = self.values.min(), self.values.max()
+        return f"Path({len(self.values)} models, values {low:.3g} to {high:.3g}, coef {self.coef.shape})"
+
 
 def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
     """Fit copies of ``model``, from the strongest penalty to the weakest; the data are checked once."""

@@ -112,6 +112,10 @@ class Trace:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        last = f", last gap {self.rows[-1].certificate.gap:.3g}" if self.rows else ""
+        return f"Trace({len(self)} certificate{'' if len(self) == 1 else 's'}{last})"
+
     @property
     def epoch(self) -> np.ndarray:
         """Epochs since the start of the run."""
@@ -231,11 +235,21 @@ class Result:
         """Whether the certificate meets ``tol``."""
         return self.status is Status.CONVERGED
 
+    def __repr__(self) -> str:
+        # The arrays of a large problem would fill the screen of an interactive session.
+        return (
+            f"Result({self.status.name}, w {self.w.shape}, alpha {self.alpha.shape}, "
+            f"relative gap {self.certificate.relative_gap:.3g}, {self._epochs()}, method {self.plan.method!r})"
+        )
+
     def __str__(self) -> str:
         last = self.trace.rows[-1]
         return (
             f"{self.status.name}: {self.status.message}\n"
             f"  certificate  {self.certificate}\n"
-            f"  effort       {self.n_epochs:.4g} epoch{'' if self.n_epochs == 1 else 's'}, {last.seconds:.3g} s\n"
+            f"  effort       {self._epochs()}, {last.seconds:.3g} s\n"
             f"  plan         {self.plan}"
         )
+
+    def _epochs(self) -> str:
+        return f"{self.n_epochs:.4g} epoch{'' if self.n_epochs == 1 else 's'}"
