@@ -38,9 +38,17 @@ class Family(NamedTuple):
 
 
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method works on one dense block of all rows."""
-    unknowns = problem.columns * problem.d
-    few = unknowns <= tuning.one_block_features and problem.n * unknowns <= tuning.direct_entries
+    """Whether Newton's method works on one dense block of all rows.
+
+    Beyond small data the d×d Hessians take most of the time; with many features, or few stored entries in each row, sketches and
+    dual rounds then cost less.
+    """
+    n, d, profile = problem.n, problem.d, problem.data.profile
+    unknowns = problem.columns * d
+    few = unknowns <= tuning.one_block_features and n * unknowns <= tuning.direct_entries
+    if not is_small(tuning, n, d):
+        thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
+        few = few and n * d * d <= tuning.direct_hessian / (4 if thin else 1)
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 

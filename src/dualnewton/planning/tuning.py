@@ -158,6 +158,11 @@ class Tuning:
         under a millisecond.
     direct_entries : int
         Largest number of entries of X for which problems are solved directly on one dense block of rows.
+    direct_hessian : float
+        Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
+        entries; a quarter of it for sparse rows with few pairs of stored entries.
+    dense_pairs : float
+        Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     together_entries : int
         Largest number of entries of X, times the number of models, for which Newton steps of small models are batched.
     small_entries : int
@@ -322,6 +327,8 @@ class Tuning:
     gpu: Rates = GPU
     # Limits of small problems
     direct_entries: int = 1 << 20
+    direct_hessian: float = 6.4e7
+    dense_pairs: float = 0.02
     together_entries: int = 1 << 17
     small_entries: int = 1 << 17
     one_block_features: int = 256

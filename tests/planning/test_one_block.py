@@ -1,0 +1,25 @@
+"""Newton's method on one dense block of rows is for data whose Hessians are cheap."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+
+CASES = {
+    "few features": (5000, 50, 1.0, "newton"),
+    "few features, thin rows": (5000, 50, 0.05, "newton"),
+    "many features": (4000, 250, 1.0, None),
+    "many features, thin rows": (5000, 100, 0.05, None),
+    "small": (500, 200, 0.05, "newton"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_left_to_other_methods_if_hessians_cost_more_than_calls(case):
+    n, d, density, family = CASES[case]
+    X = np.random.default_rng(0).standard_normal((n, d))
+    if density < 1.0:
+        X = sp.random(n, d, density, format="csr", random_state=0)
+    problem = dn.Problem(X, np.resize([1.0, -1.0], n), dn.losses.Logistic(), lam=1.0 / n)
+    assert dn.plan(problem).family == family
