@@ -193,7 +193,7 @@ class SketchPolicy:
         state = self.state
         if self.coupled and state.rows:
             return False  # no sketch contains the coupling, and the corrections of this one would be lost
-        if 0 < min(state.rows, state.active) < self.costs.d:
+        if 0 < state.rows < self.costs.d:
             return self._wants_other_rows(gap, value)
         tuning, rows = self.costs.tuning, min(self.next_rows, state.active)
         price = self.costs.sketch(rows) / self.costs.data_pass

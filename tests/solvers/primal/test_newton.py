@@ -183,3 +183,14 @@ def test_wide_data_with_an_intercept_take_few_steps(loss, lam_n):
     result = dn.solve(problem, method="newton", tol=1e-10)
     assert result.converged
     assert result.n_epochs <= 50
+
+
+def test_sketches_follow_a_curvature_of_fewer_rows_than_features():
+    """With a weak penalty few rows of the squared hinge have curvature, others at every step: old sketches are of little use."""
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.standard_normal((150, 150)))[0]
+    X = rng.standard_normal((1000, 150)) @ (np.geomspace(1.0, 0.03, 150)[:, None] * rotation)
+    y = np.where(X @ rng.standard_normal(150) + 0.3 * rng.standard_normal(1000) > 0.0, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.SquaredHinge(), lam=1e-6)
+    result = dn.solve(problem, method="ihs", tol=1e-6, random_state=0, max_epochs=200)
+    assert result.converged, str(result)
