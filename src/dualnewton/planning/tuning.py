@@ -160,7 +160,7 @@ class Tuning:
         Largest number of entries of X for which problems are solved directly on one dense block of rows.
     direct_hessian : float
         Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
-        entries; a quarter of it for sparse rows with few pairs of stored entries.
+        entries; a third of it for sparse rows with few pairs of stored entries.
     dense_pairs : float
         Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     together_entries : int
