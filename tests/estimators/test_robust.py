@@ -112,3 +112,15 @@ def test_what_a_fit_has_and_says():
         assert dn.HuberRegressor(max_iter=1, tol=1e-10).fit(X, y).n_iter_ == 1
     with pytest.raises(ValueError, match="'epsilon' parameter of HuberRegressor must be"):
         dn.HuberRegressor(epsilon=0.5).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6])
+@pytest.mark.parametrize("alpha", [0.01, 1.0])
+def test_more_categories_than_examples_converge(seed, alpha):
+    """The best scale is zero up to rounding: eight columns of 35 categories fit 120 targets exactly."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([np.eye(35)[rng.integers(0, 35, 120)] for _ in range(8)], axis=1)
+    signal = X @ rng.standard_normal(X.shape[1])
+    y = signal / signal.std() + 0.05 * rng.standard_normal(120)
+    model = dn.HuberRegressor(alpha=alpha).fit(X, y)
+    assert model.certificate_.relative_gap <= model.tol

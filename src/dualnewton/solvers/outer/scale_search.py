@@ -28,10 +28,13 @@ gap; and the least requested relative gap."""
 SAMPLED = 0.1
 """Relative gap of the solution on a sample, which is farther from the optimum of all rows."""
 
-TINY, FALLS, EXACT = 1e-6, 2, 1e-3
-"""A scale below this fraction of the first one is treated as zero, once, after this many consecutive fits that halved it: the
-scale of tiny but real residuals changes little from fit to fit. A scale smaller by the third number is treated as zero at
-once."""
+TINY, FALLS, EXACT = 1e-3, 2, 1e-6
+"""A scale below this fraction of the first one is treated as zero, once, after this many consecutive fits or steps that halved
+it: the scale of small but real residuals changes little from one to the next. A scale smaller by the third number is treated as
+zero at once."""
+
+REACH = math.log(1e3)
+"""How far a secant may lead beyond the best scale for the residuals of a fit, on the logarithmic scale."""
 
 ROUNDING = 1e-14
 """A scale below this fraction of the largest target is zero up to rounding."""
@@ -119,7 +122,7 @@ class ScaleSearch(OuterMethod):
                 slow = known.slow + (SHORTENED if moved.shortened else 1)
                 self.known = replace(known, moved=moved[:4], steps=known.steps + 1, slow=slow)
                 return STEP_EPOCHS
-            known = replace(known, fits=known.fits + 1)
+            known = self.known = replace(known, fits=known.fits + 1, scales=known.scales.before_fit())
         of_model, of_dual = self.problem.factors(known.scales.scale)
         here = known.here
         start = replace(here, w=here.w / of_model, intercept=here.intercept / of_model, alpha=here.alpha / of_dual)
@@ -238,7 +241,7 @@ class Scales:
     points : tuple of (float, float)
         The last two log σ, each with the logarithm of the best scale for its residuals over σ.
     falls : int
-        Consecutive fits whose residuals have a best scale below half their scale.
+        Consecutive fits whose residuals have a best scale below half their scale, and steps that halved the scale.
     """
 
     scale: float
@@ -251,7 +254,7 @@ class Scales:
     def after(self, found: float) -> Scales:
         """Return the scales after a fit at ``scale`` whose residuals have the best scale ``found``."""
         falls = self.falls + 1 if found < 0.5 * self.scale else 0
-        if self.scale == 0.0 or found <= (self.tiny if falls >= FALLS else EXACT * self.tiny):
+        if self.scale == 0.0 or found <= EXACT * self.tiny:
             return replace(self, scale=found if self.scale == 0.0 else 0.0, tiny=-1.0)
         at, step = math.log(self.scale), math.log(found / self.scale)
         low, high = (at, self.high) if step > 0.0 else (self.low, at)
@@ -259,9 +262,13 @@ class Scales:
         if len(points) == 2:
             (x, f), (z, g) = points
             if (f - g) * (z - x) > 0.0:  # the difference decreases through zero at the optimum
-                there = z + g * (z - x) / (f - g)
+                there = min(max(z + g * (z - x) / (f - g), there - REACH), there + REACH)
         return Scales(math.exp(there if low < there < high else at + step), self.tiny, low, high, points, falls)
 
     def continued_from(self, scale: float) -> Scales:
         """Return the scales after a step of Newton's method to ``scale``, which is the next."""
-        return replace(self, scale=scale, points=())
+        return replace(self, scale=scale, points=(), falls=self.falls + 1 if scale < 0.5 * self.scale else 0)
+
+    def before_fit(self) -> Scales:
+        """Return the scales with zero as the next, if the scale falls towards it."""
+        return replace(self, scale=0.0, tiny=-1.0) if self.falls >= FALLS and self.scale <= self.tiny else self
