@@ -34,7 +34,8 @@ it: the scale of small but real residuals changes little from one to the next. A
 zero at once."""
 
 REACH = math.log(1e3)
-"""How far a secant may lead beyond the best scale for the residuals of a fit, on the logarithmic scale."""
+"""How far a secant may lead beyond the best scale for the residuals of a fit, on the logarithmic scale; one that leads farther
+down says that the scale falls towards zero."""
 
 ROUNDING = 1e-14
 """A scale below this fraction of the largest target is zero up to rounding."""
@@ -262,7 +263,9 @@ class Scales:
         if len(points) == 2:
             (x, f), (z, g) = points
             if (f - g) * (z - x) > 0.0:  # the difference decreases through zero at the optimum
-                there = min(max(z + g * (z - x) / (f - g), there - REACH), there + REACH)
+                secant = z + g * (z - x) / (f - g)
+                falls = FALLS if secant < there - REACH else falls
+                there = min(max(secant, there - REACH), there + REACH)
         return Scales(math.exp(there if low < there < high else at + step), self.tiny, low, high, points, falls)
 
     def continued_from(self, scale: float) -> Scales:
