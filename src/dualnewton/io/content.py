@@ -35,12 +35,13 @@ def content_digest(data: Dataset, classes: bool) -> str:
         True if the labels are classes, so that −1/+1, 0/1 and 1/2 are the same content.
     """
     n, d = data.X.shape
-    parts = [hashlib.sha256(np.array([n, d], "<i8"))] + [hashlib.sha256() for _ in range(3)]
+    parts = [hashlib.sha256(np.array([n, d], "<i8").data)] + [hashlib.sha256() for _ in range(3)]
     for low in range(0, n, step := max(1, BLOCK // max(1, d))):
         for part, numbers in zip(parts[1:], _entries(data.X[low : low + step]), strict=True):
-            part.update(np.ascontiguousarray(numbers))
-    y = np.unique(data.y, return_inverse=True)[1].astype("<i8") if classes else np.asarray(data.y, "<f8") + 0.0
-    parts.append(hashlib.sha256(np.ascontiguousarray(y)))
+            part.update(np.ascontiguousarray(numbers).data)
+    y = np.asarray(data.y)
+    y = np.unique(y, return_inverse=True)[1].astype("<i8") if classes else y.astype("<f8") + 0.0  # no negative zeros
+    parts.append(hashlib.sha256(np.ascontiguousarray(y).data))
     return hashlib.sha256(b"".join(part.digest() for part in parts)).hexdigest()
 
 
