@@ -117,7 +117,7 @@ FAULTS = {
     "an open quote": ('a,b,y\n1,"2,3\n', "line 2"),
     "not UTF-8": (b"a,b,y\n1,2,\xff\xfe\n", "not UTF-8 text"),
     "one column": ("a\n1\n", "no column is left for the features"),
-    "a line break in a name": ('"a\nb"\n1\n', "no column is left for the features (columns: 'a\\nb')"),
+    "a line break in a name": ('"a\nb"\n1\n', "no column is left for the features: 'a\\nb' is the target"),
     "only names": ("a,b,y\n", "no examples"),
     "empty": ("", "the file is empty"),
     "repeated names": ("a,b,a,y\n1,2,3,4\n", "every column must have its own name, got 'a' 2 times"),

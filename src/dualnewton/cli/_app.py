@@ -93,7 +93,9 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+def show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
     """Print a warning about the user's data as one line; any other warning also has the place in the code that gave it."""
     place = "" if issubclass(category, DataWarning) else f"{filename}:{lineno}: {category.__name__}: "
     print(f"dualnewton: {place}{' '.join(str(message).split())}", file=sys.stderr)

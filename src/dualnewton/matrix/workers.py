@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -110,7 +111,10 @@ def physical_cores() -> int:
     """Return the number of physical cores that this process may use, within its CPU affinity and the limits of its container."""
     from joblib import cpu_count  # type: ignore[import-untyped]
 
-    return int(cpu_count(only_physical_cores=True))
+    with warnings.catch_warnings():
+        # Small containers may not list their cores; the logical ones are counted then.
+        warnings.filterwarnings("ignore", "Could not find the number of physical cores", UserWarning)
+        return int(cpu_count(only_physical_cores=True))
 
 
 def added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.io.words import are_codes
 from dualnewton.preprocessing import notations, values
 
 FEW, MANY, SHARE = 20, 1000, 0.5
@@ -148,8 +149,8 @@ def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
     """Return the role of a column of text: numbers or dates in some notation, categories, or an identifier."""
     codes, distinct = values.texts(column)
     missing, rows = int(np.sum(codes < 0)), len(codes)
-    numbers = notations.numbers_in(distinct, decimal)
-    if not category and not np.isnan(numbers).any():
+    numbers, as_codes = notations.numbers_in(distinct, decimal), are_codes(distinct)
+    if not category and not as_codes and not np.isnan(numbers).any():
         return _numbers(name, column, decimal, asked=True)
     order = notations.order_of(distinct)
     if order and not category and not np.isnan(notations.days_in(distinct, order)).any():
@@ -159,7 +160,9 @@ def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
     allowed = max(min(FEW, rows - missing - 1), min(MANY, SHARE * (rows - missing)))
     if not category and len(distinct) > allowed:
         hint = ""
-        if np.mean(np.isfinite(numbers)) > SHARE:
+        if as_codes:
+            hint = f" of digits with leading zeros: --numeric {name} uses them as numbers"
+        elif np.mean(np.isfinite(numbers)) > SHARE:
             words = distinct[int(np.argmax(np.isnan(numbers)))]
             hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them"
         if order == notations.ISO:
