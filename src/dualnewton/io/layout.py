@@ -58,7 +58,7 @@ class Layout:
     blank : int
         Empty lines before the first one.
     codes : tuple of str
-        Columns whose first values are digits, some with a leading zero: postal codes or telephone numbers, which are no quantities.
+        Columns whose first values are digits, some with a leading zero: postal codes, telephone numbers and the like.
     """
 
     encoding: str
