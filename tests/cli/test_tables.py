@@ -118,7 +118,7 @@ def test_digits_with_leading_zeros_are_no_quantities(command, table, tmp_path):
     lines = {line.split()[0]: " ".join(line.split()) for line in said.out.splitlines() if line.strip()}
     assert lines["zip"] == "zip category 01234, 98101 2 columns of 0 and 1"
     assert "phone identifier" in lines["phone"]
-    assert "--numeric phone uses them as numbers" in lines["phone"]
+    assert "with leading zeros: --numeric phone uses them" in lines["phone"]
     assert rows_of(command("predict", "m.model", "z.csv").out)[7]["phone"] == "000007"
     assert "phone number 0 to 149" in " ".join(
         command("fit", "z.csv", "--target", "churn", "--numeric", "phone").out.split()

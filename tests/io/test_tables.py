@@ -141,6 +141,11 @@ def test_an_absent_target_is_refused_with_the_columns_there_are(file, target):
         data.read(file("a,b,c\n1,2,3\n"), target=target)
 
 
+def test_a_misspelt_target_is_compared_with_the_columns(file):
+    with pytest.raises(data.DataError, match=r"got 'chrun'; did you mean 'churn'\?"):
+        data.read(file("a,b,churn\n1,2,3\n"), target="chrun")
+
+
 def test_the_width_is_checked(file):
     path = file("a,b,c\n1,2,3\n")
     assert data.read(path, n_features=2).X.shape == (1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -77,7 +78,11 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
     elif wanted.target is not False:
         target = number_of(names, wanted.target)
         if target is None:
-            raise DataError(f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}")
+            near = difflib.get_close_matches(str(wanted.target), names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DataError(
+                f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}{hint}"
+            )
         target_text = f"the column {names[target]!r}"
     roles = {"target": target, "weights": weights, "offset": offset}
     for (one, j), (other, k) in combinations(roles.items(), 2):

@@ -161,7 +161,7 @@ def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
     if not category and len(distinct) > allowed:
         hint = ""
         if as_codes:
-            hint = f" of digits with leading zeros: --numeric {name} uses them as numbers"
+            hint = f", with leading zeros: --numeric {name} uses them"
         elif np.mean(np.isfinite(numbers)) > SHARE:
             words = distinct[int(np.argmax(np.isnan(numbers)))]
             hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them"
