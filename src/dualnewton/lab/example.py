@@ -135,8 +135,9 @@ def run(steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
 def small_rates() -> list[tuple[int, theory.Rates]]:
     """θ, σ₁ᵖʳᵒˣ and σ₁ of the dual of a small problem, for τ-nice samplings (Theorem 9)."""
     dataset = load(f"dense:{SMALL_N}x6")
-    norms = np.linspace(0.5, 2.0, SMALL_N)  # of rows; with equal norms θ = σ₁ᵖʳᵒˣ
-    problem = Problem(norms[:, None] * dataset.X, dataset.y, Squared(), lam=1.0 / SMALL_N)
+    unit_rows = dataset.X
+    norms = np.linspace(0.5, 2.0, SMALL_N)  # with equal norms θ = σ₁ᵖʳᵒˣ
+    problem = Problem(norms[:, None] * unit_rows, dataset.y, Squared(), lam=1.0 / SMALL_N)
     return [(tau, theory.rates(problem, Nice(SMALL_N, tau))) for tau in SMALL_TAUS]
 
 
