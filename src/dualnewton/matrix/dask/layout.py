@@ -184,11 +184,9 @@ class Layout:
     def _leaves(self, stored: Stored, kept: Sequence[np.ndarray]) -> list[RowBlocks]:
         return [RowBlocks(self, Leaf(stored, place, meta)) for place, meta in enumerate(kept)]
 
-    def each_block(
-        self, name: str, function: Callable[..., Any], arrays: Sequence[RowBlocks], data: Sequence[Any] | None = None
-    ) -> list[Any]:
+    def each_block(self, name: str, function: Callable[..., Any], arrays: Sequence[RowBlocks]) -> list[Any]:
         """Return the small values of a function of each block, in the order of the blocks."""
-        (found,), _ = self.run(name, partial(tasks.listed, function=function), arrays, data=data, join=tasks.together)
+        (found,), _ = self.run(name, partial(tasks.listed, function=function), arrays, join=tasks.together)
         return [found[number] for number in range(self.count)]
 
     # Row arrays ------------------------------------------------------------------------------------------------------
