@@ -56,9 +56,9 @@ class Layout:
         self.n, self.count = int(ends[-1]), len(ends) - 1
         few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
         self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
-        self._values: dict[Any, Any] = {}  # of the last reductions
-        self._fetched: list[Any] = []  # the futures of the last results
-        self._sent: dict[Any, RowBlocks] = {}  # the last arrays of this process, by their content
+        self._values: dict[Any, Any] = {}  # values of the last reductions, by the identity of their expressions
+        self._fetched: list[Any] = []  # futures of the last results, which keep these on the workers
+        self._sent: dict[Any, RowBlocks] = {}  # arrays of this process that were sent last, by their content
 
     # Graphs ----------------------------------------------------------------------------------------------------------
 
