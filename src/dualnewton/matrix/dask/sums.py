@@ -1,7 +1,7 @@
 """Sums over blocks of rows that have the same bits however the blocks are shared out.
 
 The blocks are the leaves of a binary tree: node (l, i) covers the blocks from 2ˡi to 2ˡ(i + 1). The sum of a node is that of its
-left half plus that of its right half. A worker adds the nodes that its own blocks fill, and the receiver of the sums adds the others,
+left half plus that of its right half. A worker adds the nodes that its own blocks fill, and their receiver adds the others,
 so that each result is rounded in the order of the tree: the number of workers and the order in which they finish do not matter.
 """
 
