@@ -212,6 +212,8 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
         return _adapted(load(source, progress), **options)
     if path.is_dir():
         raise DataError(f"{source!r} is a folder, expected a file")
+    if "://" in source:
+        raise DataError(f"{source!r} is an address, expected a file: download it first")
     is_path = bool(path.suffix or set(source) & set("/\\"))
     raise DataError(f"there is no file {source!r}" + ("" if is_path else f", and {_unknown(source)}"))
 
