@@ -1,7 +1,7 @@
 """Tests under the oldest supported dependencies and under other versions of Python: `python -m benchmarks.versions`.
 
 Each environment is a folder with its own packages. ``--oldest`` installs the least versions that pyproject.toml allows, exactly;
-``--python python3.12`` takes another interpreter with the newest versions. The tests given after these options run there, by default
+``--python 3.12`` takes another interpreter with the newest versions. The tests given after these options run there, by default
 SLICE: every room once, without those that take long. One line per environment says what was run and how it ended.
 
     python -m benchmarks.versions --oldest --python python3.12 --python python3.13
