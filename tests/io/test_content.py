@@ -39,6 +39,7 @@ def test_the_names_of_classes_do_not_count_and_numbers_do():
     known = sparse_set()
     named = replace(known, y=np.array(["a", "b", "c"])[np.unique(known.y, return_inverse=True)[1]])
     assert content_digest(named, classes=True) == content_digest(known, classes=True)
+    assert content_digest(named, classes=False) == content_digest(known, classes=True)
     assert content_digest(replace(known, y=2.0 * known.y), classes=True) == content_digest(known, classes=True)
     assert content_digest(replace(known, y=2.0 * known.y), classes=False) != content_digest(known, classes=False)
 

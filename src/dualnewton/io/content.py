@@ -32,7 +32,7 @@ def content_digest(data: Dataset, classes: bool) -> str:
     data : Dataset
         The data set, with labels.
     classes : bool
-        True if the labels are classes, so that −1/+1, 0/1 and 1/2 are the same content.
+        True if the labels are classes, so that −1/+1, 0/1 and 1/2 are the same content. Text is always classes.
     """
     n, d = data.X.shape
     parts = [hashlib.sha256(np.array([n, d], "<i8").data)] + [hashlib.sha256() for _ in range(3)]
@@ -40,7 +40,10 @@ def content_digest(data: Dataset, classes: bool) -> str:
         for part, numbers in zip(parts[1:], _entries(data.X[low : low + step]), strict=True):
             part.update(np.ascontiguousarray(numbers).data)
     y = np.asarray(data.y)
-    y = np.unique(y, return_inverse=True)[1].astype("<i8") if classes else y.astype("<f8") + 0.0  # no negative zeros
+    if classes or y.dtype.kind not in "biuf":
+        y = np.unique(y, return_inverse=True)[1].astype("<i8")
+    else:
+        y = y.astype("<f8") + 0.0  # no negative zeros
     parts.append(hashlib.sha256(np.ascontiguousarray(y).data))
     return hashlib.sha256(b"".join(part.digest() for part in parts)).hexdigest()
 
