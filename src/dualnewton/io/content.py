@@ -40,10 +40,8 @@ def content_digest(data: Dataset, classes: bool) -> str:
         for part, numbers in zip(parts[1:], _entries(data.X[low : low + step]), strict=True):
             part.update(np.ascontiguousarray(numbers).data)
     y = np.asarray(data.y)
-    if classes or y.dtype.kind not in "biuf":
-        y = np.unique(y, return_inverse=True)[1].astype("<i8")
-    else:
-        y = y.astype("<f8") + 0.0  # no negative zeros
+    classes = classes or y.dtype.kind not in "biuf"
+    y = np.unique(y, return_inverse=True)[1].astype("<i8") if classes else y.astype("<f8") + 0.0  # no negative zeros
     parts.append(hashlib.sha256(np.ascontiguousarray(y).data))
     return hashlib.sha256(b"".join(part.digest() for part in parts)).hexdigest()
 
