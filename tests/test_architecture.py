@@ -13,7 +13,18 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A module may import from floors below its own, and from its own floor.
 FLOORS = [
-    {"errors", "row_arrays", "validation", "files", "_cached", "_identities", "losses", "regularizers", "samplings"},
+    {
+        "errors",
+        "row_arrays",
+        "validation",
+        "files",
+        "_cached",
+        "_identities",
+        "_warning",
+        "losses",
+        "regularizers",
+        "samplings",
+    },
     {"kernels", "matrix"},
     {"objective", "theory"},
     {"methods", "solvers"},
@@ -151,6 +162,32 @@ def test_files_stay_small():
     lengths = {str(path): len(text_of(path).splitlines()) for path in [*FILES, *Path(__file__).parent.rglob("*.py")]}
     assert len(lengths) > 200
     assert {path: lines for path, lines in lengths.items() if lines > 500} == {}
+
+
+def lengths_of_bodies(source):
+    """The name of each function, its line, and the lines of its body: without decorators, signature and docstring."""
+    for node in nodes_of(source):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            said = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+            first = node.body[0].end_lineno + 1 if said else node.body[0].lineno
+            yield node.name, node.lineno, node.end_lineno - first + 1
+
+
+LONGEST = 60
+"""Lines of the body of a function. Public functions may have longer docstrings, which their reference page shows."""
+
+
+def test_functions_stay_short():
+    bodies = [(str(path), *found) for path in FILES for found in lengths_of_bodies(text_of(path))]
+    assert len(bodies) > 2000
+    assert [found for found in bodies if found[-1] > LONGEST] == []
+
+
+def test_a_long_function_would_be_seen():
+    body = "    a = 1\n" * (LONGEST + 1)
+    documented = f'def f(\n    x,\n):\n    "Words."\n{body}'
+    assert list(lengths_of_bodies(documented)) == [("f", 1, LONGEST + 1)]
+    assert list(lengths_of_bodies("def f():\n    'Words.'")) == [("f", 1, 0)]
 
 
 def test_importing_loads_nothing_heavy():

@@ -4,8 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import dualnewton as dn
 import typing_user
 
@@ -21,10 +19,16 @@ def test_the_version_has_one_source():
     assert f"version: {dn.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("dependency", PROJECT["dependencies"])
-def test_the_recipe_for_conda_has_the_dependencies_of_the_project(dependency):
-    name, least = re.fullmatch(r"([\w-]+)>=([\d.]+)", dependency).groups()
-    assert f"- {name} >={least}" in (ROOT / "conda" / "meta.yaml").read_text(encoding="utf-8")
+def test_the_recipe_for_conda_asks_for_what_the_project_asks_for():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    recipe = (ROOT / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    python = f"python{PROJECT['requires-python']}"
+    host, run = (
+        re.findall(r"- (\S+) ?(\S*)", recipe.split(f"  {part}:\n")[1].split(":")[0]) for part in ("host", "run")
+    )
+    assert {"".join(each) for each in run} == {python, *PROJECT["dependencies"]}
+    assert {"".join(each) for each in host} == {python, "pip", *build}
+    assert all(f"- {command} = {called}" in recipe for command, called in PROJECT["scripts"].items())
 
 
 def test_the_extras_of_developers_hold_those_of_users():

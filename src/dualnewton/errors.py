@@ -1,4 +1,4 @@
-"""The exceptions that the library raises about its input."""
+"""The exceptions and warnings about the user's input."""
 
 
 class DualnewtonError(ValueError):
@@ -20,3 +20,18 @@ class DualnewtonError(ValueError):
 
 class MissingPackageError(ImportError):
     """An optional package is needed and not installed; the message says how to install it."""
+
+
+class DataWarning(UserWarning):
+    """A file can be read and used, but its content is not the expected one.
+
+    Examples
+    --------
+    Make it an error where results must be comparable with the documented ones:
+
+    >>> import warnings
+    >>> import dualnewton as dn
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", dn.data.DataWarning)
+    ...     data = dn.data.load("diabetes")
+    """

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_a_set_is_fetched_once_and_described(command, server, tmp_path):
     assert command("datasets", "small").code == 0  # a second download would fail: the folder is there
     rows = {row["name"]: row for row in json.loads(command("datasets", "--json").out)}
     assert rows["small"]["here"] == "yes"
+
+
+@pytest.mark.filterwarnings("default")
+def test_content_that_is_not_that_of_the_catalog_gets_one_line(command, server, monkeypatch):
+    small = catalog.FILES["small"]
+    origin = replace(small.origins[0], content="0" * 64)
+    monkeypatch.setitem(catalog.FILES, "small", replace(small, origins=(origin,)))
+    said = command("datasets", "small")
+    assert said.code == 0
+    assert said.err.startswith("dualnewton: ")
+    assert said.err.count("\n") == 1
+    assert "the content differs from that on which the figures" in said.err
+    assert "(not that of the catalog)" in said.out
 
 
 def test_a_set_that_comes_along_and_a_generator(command):

@@ -9,7 +9,7 @@ import pytest
 
 import dualnewton as dn
 from cli.running import process
-from dualnewton.cli.fit import ended_by_signals, unmoved_by_signals
+from dualnewton.cli.fit import continuation, ended_by_signals, unmoved_by_signals
 from dualnewton.interop.model_file import SavedModel
 
 
@@ -51,6 +51,12 @@ def test_the_model_so_far_is_saved_and_its_gap_is_true(tmp_path, how):
     best = dn.solve(problem, tol=1e-6, random_state=0).certificate
     assert model.certificate.dual <= best.primal
     assert best.dual <= model.certificate.primal
+
+
+def test_a_repeated_command_continues_only_from_a_checkpoint_that_was_written(tmp_path):
+    assert "starts again" in continuation(None)
+    assert "no checkpoint was written yet" in continuation(str(tmp_path / "absent"))
+    assert "continues from the checkpoint" in continuation(str(tmp_path))
 
 
 def test_a_killed_fit_goes_on_to_the_same_model(command, tmp_path):

@@ -112,6 +112,27 @@ def test_a_new_category_at_prediction_is_told_and_not_refused(command, table, tm
     assert list(rows_of(said.out)[0]) == ["customer", "plan", "prediction"]
 
 
+def test_digits_with_leading_zeros_are_no_quantities(command, table, tmp_path):
+    table.assign(phone=[f"0{k:05d}" for k in range(N)], zip=["01234", "98101"] * (N // 2)).to_csv("z.csv", index=False)
+    said = command("fit", "z.csv", "--target", "churn", "--out", "m.model")
+    lines = {line.split()[0]: " ".join(line.split()) for line in said.out.splitlines() if line.strip()}
+    assert lines["zip"] == "zip category 01234, 98101 2 columns of 0 and 1"
+    assert "phone identifier" in lines["phone"]
+    assert "with leading zeros: --numeric phone uses them" in lines["phone"]
+    assert rows_of(command("predict", "m.model", "z.csv").out)[7]["phone"] == "000007"
+    assert "phone number 0 to 149" in " ".join(
+        command("fit", "z.csv", "--target", "churn", "--numeric", "phone").out.split()
+    )
+
+
+def test_a_table_without_the_target_of_the_model_cannot_be_evaluated(command, table, tmp_path):
+    command("fit", "churn.csv", "--target", "churn", "--out", "m.model")
+    table.drop(columns="churn").to_csv("new.csv", index=False)
+    assert "new.csv has no column 'churn', the target of the model" in refused(
+        command("evaluate", "m.model", "new.csv")
+    )
+
+
 def test_held_out_rows_are_not_seen_by_the_encoding(command, table):
     said = command("fit", "churn.csv", "--target", "churn", "--test-size", 0.2, "--out", "m.model")
     model = SavedModel.load("m.model")

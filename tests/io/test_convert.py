@@ -117,12 +117,16 @@ LARGE = {
 def test_memory_does_not_grow_with_the_file(tmp_path, name, out, monkeypatch):
     monkeypatch.setattr(writers, "BLOCK", 1 << 13)
     text = LARGE[name]()
+
+    def converted():
+        convert(tmp_path / name, tmp_path / out, block=1 << 13)
+
     (tmp_path / name).write_text("".join(text.splitlines(keepends=True)[:100]))
-    convert(tmp_path / name, tmp_path / out, block=1 << 13)  # loads the modules, which are no part of the file
+    converted()  # loads the modules, which are no part of the file
+    few = peak(converted)  # mostly buffers of open files, of 128 KiB each from Python 3.14 on
     (tmp_path / name).write_text(text)
-    bounded = peak(lambda: convert(tmp_path / name, tmp_path / out, block=1 << 13))
     assert (tmp_path / name).stat().st_size > 700_000
-    assert bounded < 400_000
+    assert peak(converted) - few < 180_000 + io.DEFAULT_BUFFER_SIZE  # one buffer more may be open at the peak
 
 
 def test_the_compiled_parser_is_bounded_too(tmp_path):

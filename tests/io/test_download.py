@@ -1,5 +1,6 @@
 """Downloads from a server on this machine: complete and checked, or nothing."""
 
+import bz2
 import hashlib
 import http.server
 import socket
@@ -11,6 +12,7 @@ import pytest
 
 from dualnewton import data
 from dualnewton.io import catalog, download, folders
+from dualnewton.io.content import content_digest
 from small_sets import csv_text, dense_set, full, same, sparse_set, svmlight_text
 
 CONTENT = svmlight_text(sparse_set()).encode()
@@ -156,6 +158,18 @@ def test_the_checksum_of_the_first_download_is_that_of_later_ones(server, entry,
         data.load("small")
     server.files["/file"] = CONTENT
     same(data.load("small"), sparse_set())
+
+
+def test_a_changed_value_gives_a_warning_and_another_compression_none(server, entry, tmp_path):
+    content = content_digest(sparse_set(), classes=True)
+    entry(catalog.Origin(f"{server.url}/file.bz2", content=content))
+    server.files["/file.bz2"] = bz2.compress(CONTENT)
+    same(data.load("small"), sparse_set())
+    entry(catalog.Origin(f"{server.url}/changed", content=content))
+    server.files["/changed"] = CONTENT.replace(b"17:1.5", b"17:1.6")
+    with pytest.warns(data.DataWarning, match=f"in the catalog {content}"):
+        found = data.load("small")
+    assert found.X[0, -1] == 1.6
 
 
 def test_the_second_origin_serves_where_the_first_does_not(server, entry):

@@ -38,6 +38,18 @@ def test_svmlight_is_known_though_the_first_lines_say_nothing(tmp_path):
     assert format_of(path) == "svmlight"
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("t.xlsx", "save the sheet as CSV"), ("t.json", "CSV or Parquet"), ("t.zip", "unpack it first")],
+)
+def test_formats_that_are_not_read_are_named(tmp_path, name, advice):
+    (tmp_path / name).write_bytes(b"PK\x03\x04")
+    with pytest.raises(data.DataError, match=advice):
+        data.find(str(tmp_path / name))
+    with pytest.raises(data.DataError, match="is an address, expected a file: download it first"):
+        data.find(f"https://example.org/{name}")
+
+
 @pytest.mark.parametrize("content", [b"", b"hello world\n", bytes(range(256)) * 10])
 def test_what_tells_nothing_is_refused(tmp_path, content):
     path = tmp_path / "file"

@@ -117,7 +117,7 @@ FAULTS = {
     "an open quote": ('a,b,y\n1,"2,3\n', "line 2"),
     "not UTF-8": (b"a,b,y\n1,2,\xff\xfe\n", "not UTF-8 text"),
     "one column": ("a\n1\n", "no column is left for the features"),
-    "a line break in a name": ('"a\nb"\n1\n', "no column is left for the features (columns: 'a\\nb')"),
+    "a line break in a name": ('"a\nb"\n1\n', "no column is left for the features: 'a\\nb' is the target"),
     "only names": ("a,b,y\n", "no examples"),
     "empty": ("", "the file is empty"),
     "repeated names": ("a,b,a,y\n1,2,3,4\n", "every column must have its own name, got 'a' 2 times"),
@@ -139,6 +139,11 @@ def test_faults_are_named_by_line_and_column(file, name):
 def test_an_absent_target_is_refused_with_the_columns_there_are(file, target):
     with pytest.raises(data.DataError, match=r"target must name one of the columns \(a, b, c\), got"):
         data.read(file("a,b,c\n1,2,3\n"), target=target)
+
+
+def test_a_misspelt_target_is_compared_with_the_columns(file):
+    with pytest.raises(data.DataError, match=r"got 'chrun'; did you mean 'churn'\?"):
+        data.read(file("a,b,churn\n1,2,3\n"), target="chrun")
 
 
 def test_the_width_is_checked(file):

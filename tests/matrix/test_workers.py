@@ -111,3 +111,12 @@ def test_gram_matrices_of_sparse_rows_and_their_scaling_by_stripes(monkeypatch):
         gram = linear.gram(rows)
         np.testing.assert_array_equal(gram, (rows @ rows.T).toarray())
         np.testing.assert_allclose(linear.scaled_both(gram, factors), factors[:, None] * gram * factors, rtol=1e-15)
+
+
+def test_cores_that_a_container_does_not_list_are_counted_without_a_word(monkeypatch, capsys):
+    def unlisted():
+        return "not found", ValueError("found 0 physical cores < 1")
+
+    monkeypatch.setattr("joblib.externals.loky.backend.context._count_physical_cores", unlisted)
+    assert physical_cores() >= 1
+    assert capsys.readouterr().err == ""

@@ -331,6 +331,7 @@ def test_certificates_speak_and_add_up():
     assert Certificate(1.0, 1.0 + 1e-16).gap == 0.0
     assert Certificate(0.0, 0.0).relative_gap == 0.0
     assert Certificate(0.0, -1.0).relative_gap == np.inf
+    assert "dual 0:" in str(Certificate(1.0, -0.0))
     both = Certificate.of_parts((certificate, Certificate(1.0, 1.0)))
     assert (both.primal, both.dual, len(both.parts)) == (3.0, 2.5, 2)
 

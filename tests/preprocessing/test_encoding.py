@@ -164,6 +164,15 @@ def test_choices_of_the_user(frame):
     assert [role.name for role in few if role.kind.used] == ["age", "name"]
 
 
+def test_money_and_dates_stay_numbers_if_they_are_asked_for(tmp_path):
+    rows = [f"${k}.50,{13 + k}/1/2024,0{k},c{k}" for k in range(9)]
+    frame = read(tmp_path, "\n".join(["price,day,code,text", *rows]))
+    roles = roles_of(frame.table, frame.names, Choices(features=frame.names))
+    assert [role.kind for role in roles] == [Kind.NUMBER, Kind.DATE, Kind.CATEGORY, Kind.CATEGORY]
+    roles = roles_of(frame.table, frame.names, Choices(categorical=["price"]))
+    assert [role.kind for role in roles] == [Kind.CATEGORY, Kind.DATE, Kind.IDENTIFIER, Kind.IDENTIFIER]
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [

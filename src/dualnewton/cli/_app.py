@@ -6,11 +6,12 @@ import importlib
 import os
 import shlex
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
 
-from dualnewton.errors import DualnewtonError, MissingPackageError
+from dualnewton.errors import DataWarning, DualnewtonError, MissingPackageError
 
 COMMANDS = (
     "fit",
@@ -71,7 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         # ctx.obj passes the command line to the command, which writes it into reports and models.
         typed = shlex.join(["dualnewton", *arguments])
-        code = application()(arguments or ["--help"], prog_name="dualnewton", standalone_mode=False, obj=typed)
+        with warnings.catch_warnings():
+            warnings.showwarning = show_warning
+            code = application()(arguments or ["--help"], prog_name="dualnewton", standalone_mode=False, obj=typed)
         sys.stdout.flush()  # here, so that an error of writing is handled below
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -88,6 +91,14 @@ def main(arguments: list[str] | None = None) -> None:
     if code == INTERRUPTED:  # typer also converts Ctrl-C to this code
         fail("interrupted", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
+    """Print a warning about the user's data as one line; any other warning also has the place in the code that gave it."""
+    place = "" if issubclass(category, DataWarning) else f"{filename}:{lineno}: {category.__name__}: "
+    print(f"dualnewton: {place}{' '.join(str(message).split())}", file=sys.stderr)
 
 
 def usage(error: Any) -> str:

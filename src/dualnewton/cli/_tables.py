@@ -176,8 +176,13 @@ def data_for(
     if wanted.target is None:
         wanted = replace(wanted, target=encoding.target)
     frame = encoding.named(_frame(source, wanted, table, encoding.categorical))
-    if wanted.target not in frame.names and not labelled:
+    absent = wanted.target not in frame.names
+    if absent and not labelled:
         wanted = replace(wanted, target=False)
+    elif absent and wanted.target is not None and wanted.target == encoding.target:
+        raise DualnewtonError(
+            f"{source} has no column {encoding.target!r}, the target of the model: --target names another"
+        )
     if columns.offset is not None and (with_offset or number_of(frame.names, columns.offset.name) is not None):
         wanted = replace(wanted, offset=columns.offset.name)
     examples = examples_of(frame, wanted, labelled=labelled)

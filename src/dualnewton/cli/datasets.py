@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dualnewton.cli import _options as options
+
+if TYPE_CHECKING:
+    from dualnewton.io.catalog import Entry
+    from dualnewton.io.dataset import Dataset
 
 
 def datasets(
@@ -17,7 +21,8 @@ def datasets(
 
     A name can be used wherever a command takes a file. Its file is searched in the folder **DUALNEWTON_DATA** (NAME.npz,
     NAME.svm, NAME.csv, NAME.bz2, ...), then in the cache (**DUALNEWTON_CACHE**, or the cache folder of the user); otherwise it is
-    downloaded, and its checksum is compared if it is known. Sets that come with the library need no network.
+    downloaded, and its content is compared with the SHA-256 of the catalog, if that is known. Sets that come with the library
+    need no network.
 
     For example:
 
@@ -55,7 +60,7 @@ def listed() -> list[dict[str, Any]]:
 
 
 def fetched(name: str) -> dict[str, Any]:
-    """Download a set if it is not local, and return its file, source, checksum and size."""
+    """Download a set if it is not local, and return its file, source, checksums and size."""
     from dualnewton.cli._transfer import transfer
     from dualnewton.io.catalog import FILES, checksum, fetch, load
 
@@ -73,4 +78,14 @@ def fetched(name: str) -> dict[str, Any]:
             facts["sha256"] = f"{checksum(path)} ({known})"
     data = load(name)
     n, d = data.X.shape
+    if name in FILES:
+        facts["content"] = _content(FILES[name], data)
     return {**facts, "examples": n, "features": d}
+
+
+def _content(entry: Entry, data: Dataset) -> str:
+    """Return the digest of the content of a set, and whether it is that of the catalog."""
+    found = entry.content(data)
+    if not entry.contents:
+        return f"{found} (not known to the catalog)"
+    return f"{found} ({'as in' if found in entry.contents else 'not that of'} the catalog)"

@@ -28,17 +28,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REMEDIES = {
     "EPOCH_LIMIT": "a higher --max-epochs gets closer",
     "TIME_LIMIT": "a higher --time-limit gets closer",
-    "INTERRUPTED": "",
     "ROUNDING": "features of about equal scale, float64 data or a larger --tol help",
     "NO_PROGRESS": "rounding prevents a smaller gap; features of about equal scale help",
 }
 """Advice for each status in which a run ends above --tol."""
-
-RESUMED, STARTED_OVER = (
-    "the same command continues from the checkpoint",
-    "the same command starts again from the beginning; with --checkpoint FILE it would continue",
-)
-"""What a repeated command does after an interruption, with and without a checkpoint."""
 
 DONE = ("CONVERGED", "ROUNDING", "NO_PROGRESS")
 """Statuses after which the checkpoint is removed; after the others a run with a higher limit resumes from it."""
@@ -151,7 +144,7 @@ def fit(
         _tables.describe(training)
         if dask is not None:
             _output.say("cluster", cluster)
-        describe(task, training, results, choice, offset=added, resumes=checkpoint is not None)
+        describe(task, training, results, choice, offset=added, checkpoint=checkpoint)
         _output.say("train", score(model, dataset))
     if tested is not None:
         _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} {'other' if test else 'held-out'} examples")
@@ -262,7 +255,7 @@ def describe(
     choice: ChoiceCertificate | None,
     *,
     offset: OffsetColumn | None,
-    resumes: bool,
+    checkpoint: str | None,
 ) -> None:
     """Print the problem, the status, the certificate and the plan."""
     from dualnewton.cli._output import certificate_lines, count, say
@@ -280,7 +273,7 @@ def describe(
     worst = max(results, key=lambda result: result.certificate.relative_gap)
     remedy = REMEDIES.get(worst.status.name)
     if worst.status.name == "INTERRUPTED":
-        remedy = RESUMED if resumes else STARTED_OVER
+        remedy = continuation(checkpoint)
     say("status", f"{worst.status.name}: {worst.status.message}" + (f"; {remedy}" if remedy else ""))
     for key, line in certificate_lines([result.certificate for result in results], task.names):
         say(key, line)
@@ -289,6 +282,15 @@ def describe(
     seconds = max(result.trace.rows[-1].seconds for result in results)
     say("effort", f"{count(max(result.n_epochs for result in results), 'epoch')}, {seconds:.3g} s")
     say("plan", results[0].plan)
+
+
+def continuation(checkpoint: str | None) -> str:
+    """Return what a repetition of an interrupted command will do."""
+    if checkpoint is None:
+        return "the same command starts again from the beginning; with --checkpoint FILE it would continue"
+    if not Path(checkpoint).exists():
+        return "no checkpoint was written yet, so that the same command starts again from the beginning"
+    return "the same command continues from the checkpoint"
 
 
 def describe_files(out: str | None, checkpoint: str | None) -> None:

@@ -17,13 +17,13 @@ from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from dualnewton._warning import warn
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._devices import computed_on_host, keep_beside, library_of
 from dualnewton.estimators._parameters import are_allowed, estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, margins_of, opened
-from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from dualnewton._warning import warn
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, log_probabilities, probabilities, solver_names
 from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import METHODS, Session
-from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import NAMED, logistic_regression
 from dualnewton.interop.specification import Specification

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dualnewton._warning import warn
+from dualnewton.errors import DataWarning
 from dualnewton.files.replacing import replacing
 from dualnewton.io import generated, mushrooms
 from dualnewton.io.arrays import vector_file
+from dualnewton.io.content import content_digest
 from dualnewton.io.dataset import DataError, Dataset
 from dualnewton.io.download import DownloadError, download
 from dualnewton.io.folders import CACHE, DATA, cache_folder, own_file
@@ -40,11 +43,14 @@ class Origin:
         The checksum of the file; None if it is not known.
     member : str, optional
         The name of the table inside the file, if that is a zip archive.
+    content : str, optional
+        The digest of the numbers and classes in the file (:func:`content_digest`); None if it is not known.
     """
 
     url: str
     sha256: str | None = None
     member: str | None = None
+    content: str | None = None
 
     @property
     def file(self) -> str:
@@ -67,9 +73,36 @@ class Entry:
         """The names of the files that the set can be read from."""
         return tuple(origin.file for origin in self.origins)
 
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """The digests of the content that are known."""
+        return tuple(origin.content for origin in self.origins if origin.content is not None)
+
+    def content(self, data: Dataset) -> str:
+        """Return the digest of the content of a data set of this kind."""
+        return content_digest(data, classes=self.kind == CLASSIFICATION)
+
+
+_CONTENTS = {
+    "mushrooms": "dcc3291047f09bf21a21352157a71711bd44b83dbb12d676b2c7b9015e828bbd",
+    "a9a": "82714d4c94c4c29b0fab3bd6edf5e68a5a511624281781f706a01a74e189570f",
+    "w8a": "1facad4d21b289ddf7e2ee346d54d3cef8af405c1b71be39f5a52f43afc85238",
+    "phishing": "9a8818b597f5b1229d807e70004c73fa432fda71226277235cf32a7cf8c15d7a",
+    "splice": "26d8b04899033f4e7f163ab8285c8c85fc6449fa9c0d784625ea07eb2fc33264",
+    "madelon": "1545a6116a450f7a61f0db88d31a1b821764fc3f5d60db18a411e831cbfde107",
+    "colon_cancer": "7110267c39b69e4e6c3ba08a805b02db349406b1dc6520892dcefa1f25c60384",
+    "news20": "a8ff40b97096379f213b9fa681df2b7372e1a5a4fa0b35cc3717e057f7b5cc66",
+    "abalone": "aa250b17c582580ade1cb9c87fc4d06c92c13ca4fd4d0030d2b08d4188b4b56d",
+    "cadata": "33afe9366ae3592e4a6deaa7639bb2d155082dbe285d1f01705f54bb17839d59",
+    "cpusmall": "798f6c0fea98505dcc6647e90a130a3ae80032c0b304794de4133016d53592f1",
+    "blogfeedback": "079743a68f66e10e822887372eb68ab4ffeb2f4b23a266fa00095aca540e6544",
+}
+"""Digests of the content (:func:`content_digest`) of the copies on which the figures of the documentation were measured, as
+``dualnewton datasets NAME`` prints them."""
+
 
 def _libsvm(name: str, kind: str, n: int, d: int, path: str) -> Entry:
-    return Entry(name, kind, n, d, (Origin(LIBSVM + path),))
+    return Entry(name, kind, n, d, (Origin(LIBSVM + path, content=_CONTENTS.get(name)),))
 
 
 _ENTRIES = (
@@ -80,7 +113,8 @@ _ENTRIES = (
         112,
         (
             Origin(LIBSVM + "binary/mushrooms"),
-            Origin(UCI + "ml/machine-learning-databases/mushroom/" + mushrooms.FILE),
+            # The columns of LIBSVM's file may be in another order: only the content of this one is known.
+            Origin(UCI + "ml/machine-learning-databases/mushroom/" + mushrooms.FILE, content=_CONTENTS["mushrooms"]),
         ),
     ),
     _libsvm("a9a", CLASSIFICATION, 32561, 123, "binary/a9a"),
@@ -105,7 +139,13 @@ _ENTRIES = (
         REGRESSION,
         52397,
         280,
-        (Origin(UCI + "static/public/304/blogfeedback.zip", member="blogData_train.csv"),),
+        (
+            Origin(
+                UCI + "static/public/304/blogfeedback.zip",
+                member="blogData_train.csv",
+                content=_CONTENTS["blogfeedback"],
+            ),
+        ),
     ),
 )
 
@@ -172,6 +212,8 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
         return _adapted(load(source, progress), **options)
     if path.is_dir():
         raise DataError(f"{source!r} is a folder, expected a file")
+    if "://" in source:
+        raise DataError(f"{source!r} is an address, expected a file: download it first")
     is_path = bool(path.suffix or set(source) & set("/\\"))
     raise DataError(f"there is no file {source!r}" + ("" if is_path else f", and {_unknown(source)}"))
 
@@ -280,9 +322,18 @@ def _from_file(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
     if origin is not None:
         refuse_changed(path, origin)
     found = replace(_read(entry, path, origin), name=entry.name)
-    if path.parent == cache_folder() and found.X.shape != (entry.n, entry.d):
+    if path.parent != cache_folder() or origin is None:
+        return found
+    if found.X.shape != (entry.n, entry.d):
         seen, wanted = ("{} examples of {} features".format(*shape) for shape in (found.X.shape, (entry.n, entry.d)))
         raise DataError(f"{path}: has {seen}, and {entry.name} has {wanted}: delete the file to download it again")
+    # No error: the digests come from copies of the public files, and a publisher may correct a value or reorder columns.
+    if origin.content is not None and (digest := entry.content(found)) != origin.content:
+        warn(
+            f"{path}: the content differs from that on which the figures in the documentation were measured (SHA-256 {digest}, "
+            f"in the catalog {origin.content}): delete the file to download it again, unless its publisher has changed it",
+            DataWarning,
+        )
     return found
 
 

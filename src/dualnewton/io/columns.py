@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -77,7 +78,11 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
     elif wanted.target is not False:
         target = number_of(names, wanted.target)
         if target is None:
-            raise DataError(f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}")
+            near = difflib.get_close_matches(str(wanted.target), names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DataError(
+                f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}{hint}"
+            )
         target_text = f"the column {names[target]!r}"
     roles = {"target": target, "weights": weights, "offset": offset}
     for (one, j), (other, k) in combinations(roles.items(), 2):
@@ -85,7 +90,8 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
             raise DataError(f"{path}: the column {names[j]!r} cannot be both the {one} and the {other}")
     features = np.array([j for j in range(d) if j not in roles.values()], dtype=np.intp)
     if len(features) == 0:
-        raise DataError(f"{path}: no column is left for the features (columns: {_list(names)})")
+        taken = ", ".join(f"{names[j]!r} is the {role}" for role, j in roles.items() if j is not None)
+        raise DataError(f"{path}: no column is left for the features: {taken or 'the file has no columns'}")
     check_width(path, len(features), wanted)
     return Columns(names, features, target, weights, offset, target_text, weights_file, offset_file)
 
@@ -101,7 +107,9 @@ def refuse_repeated(path: Path, names: tuple[str, ...]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataError(f"{path}: every column must have its own name, got {name!r} {names.count(name)} times")
+            raise DataError(
+                f"{path}: every column must have its own name, got {name!r} {names.count(name)} times: rename one"
+            )
         seen.add(name)
 
 

@@ -37,6 +37,13 @@ SUFFIXES = {
     ".npz": "npz",
 }
 
+REFUSED = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "spreadsheets are not read: save the sheet as CSV"),
+    **dict.fromkeys((".json", ".jsonl"), "JSON is not read: write the records as CSV or Parquet"),
+    ".zip": "zip archives are not read: unpack it first",
+}
+"""Suffixes of formats that users may expect, and what to do instead."""
+
 STARTS = {MAGIC: "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
 
 SVMLIGHT = re.compile(rb"^[^\S\n]*[+-]?[\d.][^\s,;]*[^\S\n]+(qid:|\d+:[+-]?[\d.])", re.MULTILINE)
@@ -110,9 +117,11 @@ def read(
 
 def format_of(path: Path) -> str:
     """Return the name of a file's format."""
-    known = SUFFIXES.get(stem(path).suffix.lower())
-    if known is not None:
-        return known
+    suffix = stem(path).suffix.lower()
+    if suffix in REFUSED:
+        raise DataError(f"{path}: {REFUSED[suffix]}")
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
     with reading(path) as stream:
         start = stream.read(HEAD)
     for magic, name in STARTS.items():

@@ -91,7 +91,7 @@ def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> 
     wanted : Wanted
         The options of the user: names that show whether the first line is a header, the encoding, the decimal mark.
     text : collection of str
-        Columns of a text file whose values are kept as they are written, such as 007.
+        Columns of a text file whose values are kept as they are written, in addition to those with leading zeros.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _read(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
 
     layout = layout_of(path, wanted)
     refuse_repeated(path, layout.names)
-    types = {name: pa.string() for name in layout.names if name in text}
+    types = {name: pa.string() for name in layout.names if name in text or name in layout.codes}
     try:
         with reading(path, wanted.report) as stream:
             table = typed(stream, layout, types)

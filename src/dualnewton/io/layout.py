@@ -13,7 +13,7 @@ from pathlib import Path
 from dualnewton.io.dataset import DataError
 from dualnewton.io.source import Wanted
 from dualnewton.io.streams import reading, stem
-from dualnewton.io.words import MISSING, TARGETS, is_number
+from dualnewton.io.words import MISSING, TARGETS, are_codes, is_number
 
 HEAD = 1 << 16
 """Bytes of a file from which its layout is found."""
@@ -57,6 +57,8 @@ class Layout:
         True if the first line holds the names.
     blank : int
         Empty lines before the first one.
+    codes : tuple of str
+        Columns whose first values are digits, some with a leading zero: postal codes, telephone numbers and the like.
     """
 
     encoding: str
@@ -65,6 +67,7 @@ class Layout:
     names: tuple[str, ...]
     has_names: bool
     blank: int
+    codes: tuple[str, ...] = ()
 
 
 def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
@@ -94,7 +97,9 @@ def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
     has_names = are_names(first, wanted)
     names = tuple(name if has_names and name else f"column {j}" for j, name in enumerate(first))
     decimal = checked_decimal(wanted.decimal) or _decimal(rows[has_names:])
-    return Layout(encoding, delimiter, decimal, names, has_names, blank)
+    values = itertools.zip_longest(*rows[has_names:], fillvalue="")
+    codes = tuple(name for name, column in zip(names, values, strict=False) if are_codes(column))
+    return Layout(encoding, delimiter, decimal, names, has_names, blank, codes)
 
 
 def checked_encoding(name: str | None) -> str | None:

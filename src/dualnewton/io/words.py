@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 TARGETS = ("target", "label", "y", "class")
 """Column names that mark the target if the user does not name it, in order of preference."""
@@ -19,3 +20,9 @@ def is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def are_codes(texts: Iterable[str]) -> bool:
+    """Return True if texts are digits and one has a leading zero, as 00501 has: writing them as numbers would change them."""
+    there = [text.strip() for text in texts if text.strip().lower() not in MISSING]
+    return any(len(text) > 1 and text[0] == "0" for text in there) and all(map(str.isdecimal, there))

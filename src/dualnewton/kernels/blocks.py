@@ -11,7 +11,7 @@ They coordinate through an array of shared atomic ``counters``.
 
 ``functions`` read the rows, whose addresses are in ``stored``, so that one compilation of the rounds serves all storages
 (:mod:`dualnewton.kernels.sets`). ``grams`` (slots, sets, τ, τ) and, for dense data, gathered rows (slots, sets, τ, ≥ d) are the
-output of the first stage. For CSR data the room for gathered rows (slots, 1, 1, d) is zero scratch space for one expanded row.
+output of the first stage. For CSR data gathered rows (slots, 1, 1, d) hold one expanded row at a time, and zeros otherwise.
 Gram blocks of dense float32 rows are summed in float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
 """
 

@@ -44,7 +44,7 @@ def solve_any_block(
 
 
 def room_for_labels(labels: Any, size: int) -> Any:
-    """Allocate room for the labels of so many examples of one model."""
+    """Allocate an array for the labels of ``size`` examples of one model."""
     raise NotImplementedError("for compiled code")
 
 
@@ -81,7 +81,7 @@ def _copy_label(labels, k, e, y, i):
         y[i] = labels[k, e]
 
     def pieces(labels, k, e, y, i):
-        # By a loop: an assignment of a row would also compile the text of the error for shapes that differ, for seconds.
+        # A loop: assigning a row would also compile the error message for unequal shapes, which takes seconds.
         for p in range(y.shape[1]):
             y[i, p] = labels[k, e, p]
 
@@ -90,7 +90,7 @@ def _copy_label(labels, k, e, y, i):
 
 @jit
 def solve_pieces(G, u, alpha, pieces, c, beta, t, tolerance, work, B):
-    """Sweep over the examples of a block, each with the exact step of its own, and move the free ones together in between.
+    """Sweep over the examples of a block by exact steps in one variable, and move the free examples together after each sweep.
 
     It ends when no step of a sweep changes its own margin by more than the tolerance.
     """

@@ -1,4 +1,4 @@
-"""What SDNA's rounds do with the rows of a set: compiled once per storage, and called through addresses.
+"""The three operations of SDNA's rounds on the rows of a set, compiled once per storage and called through their addresses.
 
 The rounds (:mod:`dualnewton.kernels.blocks`) are thus compiled once for all storages and types of data; a set of rows costs three
 calls, of a few nanoseconds each. The functions are
@@ -55,7 +55,7 @@ class SetFunctions(NamedTuple):
 
 
 def described(rows: Rows, d: int, gathered: np.ndarray) -> np.ndarray:
-    """Return the addresses and the shapes of the stored rows and of the room for gathered ones, in one array."""
+    """Return the addresses and the shapes of the stored rows and of the array for gathered rows, as one integer array."""
     arrays = [*rows, gathered]
     shape = rows.data.shape[0] if rows.data.ndim == 2 else rows.starts.size - 1, d, rows.data.size, *gathered.shape
     return np.array([array.ctypes.data for array in arrays] + list(shape), dtype=np.int64)
@@ -107,7 +107,7 @@ def _dense_update(
         row.follow(A, columns, row_starts, S, 0, S.size, w_bar[k], w[k], limits, gradient)
 
 
-# CSR rows: the room for gathered rows is one dense row per slot, zero between uses --------------------------------------------
+# CSR rows: the array for gathered rows has one dense row per slot, zero between uses --------------------------------------------
 
 
 @jit
@@ -163,7 +163,7 @@ _SPARSE = _sparse_grams, _sparse_margins, _sparse_update
 def _call(kinds: Any, *given: Any) -> Any:
     """Return the types and the code of a call: the address, ``stored``, from which the pointers are read, and the rest.
 
-    Arrays may be read-only: what is called does not write to them then, and the types have one layout.
+    Arrays may be read-only, since the function that is called writes to its outputs alone, and both types have one layout.
     """
     signature = types.void(*[types.voidptr] * POINTERS, *kinds)
 

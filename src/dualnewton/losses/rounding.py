@@ -115,7 +115,7 @@ class RoundingErrors:
         gamma = self.gamma  # type: ignore[attr-defined]
         if gamma is None:
             return None
-        above = max(sizes.value + sizes.below, 0.0) + 1e-6 * abs(sizes.value)  # the sum has an error itself
+        above = max(sizes.value + sizes.below, 0.0) + 1e-6 * abs(sizes.value)  # the computed sum has an error, too
         return math.sqrt(2.0 * above / gamma) * sizes.change + 0.5 * sizes.change * sizes.change / gamma
 
     def conjugate_terms(self, sizes: Sizes) -> float:

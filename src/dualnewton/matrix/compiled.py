@@ -55,7 +55,7 @@ REGISTER = 4
 """Numbers per vector register in the kernels."""
 
 NOWHERE = -1
-"""Place of a vector that is not kept."""
+"""Index that stands for a vector that is not kept."""
 
 
 class Layout(NamedTuple):
@@ -109,7 +109,9 @@ class CompiledPasses:
     ) -> Evaluation:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
         sizes = np.array([self._sizes(form) for form in forms])
-        ends = np.vstack([np.zeros(3, dtype=np.intp), sizes.cumsum(axis=0)])  # of the columns, factors and kept vectors
+        ends = np.vstack(
+            [np.zeros(3, dtype=np.intp), sizes.cumsum(axis=0)]
+        )  # columns, factors and kept vectors before each form
         K, factors, kept = ends[-1]
         layout = self._layout(K, factors)
         Z, kept_rows, gradients = np.empty((K, self.n)), np.empty((kept, self.n)), np.empty((factors, self.d))
@@ -222,9 +224,9 @@ class CompiledPasses:
     # Implementation -------------------------------------------------------------------------------------------------------------
 
     def _layout(self, columns: int, factors: int) -> Layout:
-        """Return the parts and blocks of a pass over so many columns of margins, and of sums over rows for each feature."""
+        """Return the parts and the block size of a pass with these numbers of margins per row and of sums per feature."""
         ends, few = self.ends, max(columns, factors) <= self.kernels.FEW
-        if self.sparse and factors > self.kernels.FEW:  # fewer parts, each of which has so many sums per feature
+        if self.sparse and factors > self.kernels.FEW:  # each part has d × factors sums: fewer parts
             most = max(1, min(len(ends) - 1, WIDE_PARTS, SUM_ENTRIES // (self.d * self._padded(factors))))
             ends = ends if most == len(ends) - 1 else np.linspace(0, self.n, most + 1).astype(ends.dtype)
         return Layout(ends, self.long_step if self.sparse and few else self.step)
@@ -248,7 +250,7 @@ class CompiledPasses:
         values, slopes = np.zeros((parts, int(table[:, 1].max(initial=-1)) + 1)), np.zeros((parts, factors))
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
-        # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
+        # Shape of a scratch array: a row of margins and one of factors, or a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
@@ -279,13 +281,13 @@ class CompiledPasses:
         self._in_threads(kernel, len(ends) - 1, *arguments, before=(*self.rows, ends))
 
     def _in_threads(self, kernel: Any, shares: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
-        """Run a kernel in as many threads as there are shares of its work, which they take from a common counter."""
+        """Run a kernel in threads, at most one per share of its work; they take the shares from a common counter."""
         given = (*before, np.zeros(1, dtype=np.int64), *arguments)
         kernel.prepare(*given)
         workers().share(lambda: kernel(*given), shares)
 
     def _add(self, sums: np.ndarray, width: int, total: np.ndarray) -> None:
-        """Add the parts' sums, which have ``width`` numbers for each feature, in order; write the first of these, as rows."""
+        """Add the sums of the parts, ``width`` numbers per feature, in order; write those without the padding to ``total``."""
         if total.size:
             step = max(1, SUMMED // width)
             self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
@@ -298,24 +300,24 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of so many numbers for each part, of earlier room if that is large enough: its memory is mapped already."""
+    """Return an array of shape (parts, numbers), in an earlier buffer if that is large enough: its memory is already mapped."""
     size = parts * numbers
     try:
         found = room.pop()
-    except IndexError:  # in use by another thread, or none so far
+    except IndexError:  # the buffer is in use by another thread, or there is none yet
         found = np.empty(0)
     return (found if found.size >= size else np.empty(size))[:size].reshape(parts, numbers)
 
 
 def _give_back(room: list[np.ndarray], sums: np.ndarray) -> None:
-    """Keep the room of sums that are not needed any more, in place of any other."""
+    """Keep the buffer of sums that are no longer needed, instead of the buffer kept before."""
     room[:] = [sums if sums.base is None else sums.base]
 
 
 def gram_parts(size: int, d: int) -> int:
-    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows.
+    """Return the number of parts of a weighted Gram matrix of ``size`` rows: each has a d×d sum, and at least d rows.
 
-    It is a power of two, as the number of threads often is, so that these have as many parts each.
+    It is a power of two, as the number of threads often is, so that all threads have equally many parts.
     """
     most = min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2)
     return 1 << max(most.bit_length() - 1, 0)
@@ -346,7 +348,7 @@ def sum_over_rows(
     ends, K = row_parts(len(z)), loss.columns
     parts, step = len(ends) - 1, int(np.diff(ends).max())
     margins, given = np.ascontiguousarray(z.T, dtype=np.float64), own_vectors(loss, rows)
-    ones, zeros = np.ones(step), np.zeros(step * K)  # for vectors that are absent
+    ones, zeros = np.ones(step), np.zeros(step * K)  # stands for vectors that are absent
     read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
     written = [(0, 0) if each is None else (each.ctypes.data, each.itemsize) for each in (slopes, kept, factors)]
     vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)

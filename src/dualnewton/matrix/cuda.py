@@ -37,7 +37,8 @@ FEW_COLUMNS = 4
 """Columns of a dense pass per thread, as long as more warps may share a row."""
 
 MOST_ROWS, MOST_STAGES = 16, 4
-"""Dense rows that a team of warps evaluates at a time in a pass; tiles of so many rows, of which all but one are on their way."""
+"""Dense rows that a team of warps evaluates at a time in a pass (a tile), and tiles in shared memory: one is evaluated while the
+others are copied."""
 
 BLOCKS, PASS_BLOCKS = 4, 2
 """Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes."""
@@ -134,7 +135,7 @@ def _checked(X: Any, space: Namespace) -> Any:
 
 @cache
 def _kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
-    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. It may use so many bytes of shared memory.
+    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. ``shared`` limits its shared memory in bytes.
 
     That is a setting on one GPU, so that the number of the GPU must be among the macros.
     """
@@ -147,7 +148,7 @@ def _kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _numbers(gpu: int, *numbers: float) -> Any:  # noqa: ARG001
-    """Return some numbers, the parameters of a loss, on the GPU with this number, which is the present one; copied once."""
+    """Return some numbers, the parameters of a loss, on the GPU with this number, which must be the current one; copied once."""
     return cupy().asarray(numbers)
 
 
@@ -181,7 +182,7 @@ class PassForm(NamedTuple):
 
     @classmethod
     def of(cls, d: int, itemsize: int, shared: int) -> PassForm:
-        """Choose the form for d features: as many rows at a time, then as many tiles, as so many bytes of shared memory hold."""
+        """Choose the form for d features: as many rows at a time, then as many tiles, as the shared memory holds."""
         team = next((team for team in TEAMS if d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
         row = THREADS // (32 * team) * d * itemsize
         rows = MOST_ROWS
@@ -316,7 +317,7 @@ class CudaData(DeviceData):
         return found[:, 0]
 
     def _ranges(self, most: int, unit: int = 1) -> tuple[int, int]:
-        """Return the rows per block, a multiple of ``unit``, and the number of blocks, at most so many."""
+        """Return the rows per block, a multiple of ``unit``, and the number of blocks, which has a maximum."""
         step = -(-self.n // (most * unit)) * unit
         return step, -(-self.n // step)
 

@@ -38,7 +38,7 @@ def size_there(X: Any) -> int:
 
 
 def streamed(X: Matrix, piece: int = PIECE) -> StreamedData:
-    """Return checked rows in the host's memory as data that are copied to the GPU in pieces of about so many bytes."""
+    """Return checked rows in the host's memory as data that are copied to the GPU in pieces of about ``piece`` bytes."""
     return StreamedData(cut(X, piece), Copier(X))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -110,7 +113,10 @@ def physical_cores() -> int:
     """Return the number of physical cores that this process may use, within its CPU affinity and the limits of its container."""
     from joblib import cpu_count  # type: ignore[import-untyped]
 
-    return int(cpu_count(only_physical_cores=True))
+    # A small container may not list its cores. joblib then counts logical ones, and writes a warning and a traceback.
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        return int(cpu_count(only_physical_cores=True))
 
 
 def added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:

@@ -87,7 +87,7 @@ class Certificate:
     def __str__(self) -> str:
         errors = "" if self.rounding is None else f"; rounding errors of at most {self.rounding:.1e} are included"
         return (
-            f"primal {self.primal:.10g}, dual {self.dual:.10g}: "
+            f"primal {self.primal:.10g}, dual {self.dual + 0.0:.10g}: "  # + 0.0 prints -0 as 0
             f"within {self.bound:.2e} of the optimum (relative gap {self.relative_gap:.2e}{errors})"
         )
 

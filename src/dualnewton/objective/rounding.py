@@ -68,10 +68,10 @@ def rounding_bound(
     with np.errstate(over="ignore", invalid="ignore"):
         # Arithmetic of Python's floats takes a third of the time of NumPy's.
         bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(float(primal), float(dual), conjugates)
-    return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
+    return bound if bound is None or bound < math.inf else math.inf  # also if it is NaN
 
 
-@dataclass(eq=False)  # frozen ones take longer to make
+@dataclass(eq=False)  # not frozen, which would take longer to construct
 class _Analysis:
     """The norms from which the bounds are computed. All are numbers, whatever K is: this is done for each small fit.
 
@@ -111,7 +111,7 @@ class _Analysis:
     def of(cls, problem: Problem, w: np.ndarray, b: Any, alpha: Any, roundoff: Roundoff) -> _Analysis:
         n, features = problem.n, problem.data.feature_norms
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
-        room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
+        room = 1.0 + 2.0 * (sums + products)  # covers the rounding errors of the norms
         along, shift = np.abs(w) @ features, b
         if problem.columns > 1:
             along, shift = math.sqrt(along.dot(along)), math.sqrt(b.dot(b))

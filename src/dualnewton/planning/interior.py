@@ -21,7 +21,7 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
     if tau not in ("auto", problem.n):
         raise DualnewtonError(f'tau must be "auto" or n = {problem.n} with method="interior", got {tau}')
     size = "n×n" if by_rows(problem) else "d×d"
-    why = f"interior-point steps on {type(problem.loss).__name__} itself, each with a weighted {size} Gram matrix"
+    why = f"interior-point steps on {type(problem.loss).__name__} without smoothing, each with a weighted {size} Gram matrix"
     compiled = not is_small(tuning, problem.n, problem.d)
     return Plan("interior", problem.n, why, compiled=compiled, cost=interior_cost(problem, tuning))
 

@@ -150,7 +150,7 @@ def _kinked(problem: Problem, plans: Sequence[Plan], tuning: Tuning) -> Plan:
 
 
 def _rounds(problem: Problem, method: str, tau: Tau, *, near: bool, tuning: Tuning) -> Plan:
-    """Plan rounds of a dual method on a loss with kinks itself: one example at a time, a clipped division, unless τ is given."""
+    """Plan rounds of a dual method on a loss with kinks, without smoothing; one example at a time unless τ is given."""
     facts = Facts(problem, Costs.of(problem.data.profile, tuning), conditioning=1.0, near=near)  # φ″ = 0 between kinks
     planned = PLANS[method](facts, 1 if tau == "auto" else tau)
     how = "one example at a time" if tau == "auto" else planned.reason

@@ -212,8 +212,8 @@ class Tuning:
     kinked_epochs : float
         Factor on these epochs if the regularizer has kinks or bounds.
     kinked_rounds_fixed, kinked_rounds_per_root : float
-        Epochs of dual rounds on a piecewise linear loss itself to a relative gap of 1e-4: fixed + factor · √(R/λn), R the mean of
-        c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: actual numbers are between 0.2 and 4 times the prediction.
+        Epochs of dual rounds on a piecewise linear loss, without smoothing, to a relative gap of 1e-4: fixed + factor · √(R/λn),
+        with the mean R of c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: actual numbers are 0.2 to 4 times the prediction.
     trial_epochs, trial_share : float
         "auto" begins with this many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
     smoothing_stages : float

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.io.words import are_codes
 from dualnewton.preprocessing import notations, values
 
 FEW, MANY, SHARE = 20, 1000, 0.5
@@ -134,22 +135,25 @@ def _role(name: str, column: Any, choices: Choices, decimal: str) -> Role:
         return Role(name, Kind.EMPTY, "no values", missing)
     asked = name in choices.features
     if name in choices.categorical:
-        return _texts(name, column, decimal, category=True)
+        return _texts(name, column, decimal, asked=True, category=True)
     if name in choices.numeric:
         return _numbers(name, column, decimal, asked=True)
     if values.is_text(column):
-        return _texts(name, column, decimal, category=asked)
+        return _texts(name, column, decimal, asked=asked)
     if values.is_numeric(column) or values.is_boolean(column) or values.is_date(column):
         return _numbers(name, column, decimal, asked=asked)
     return Role(name, Kind.NESTED, str(column.type), missing)
 
 
-def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
-    """Return the role of a column of text: numbers or dates in some notation, categories, or an identifier."""
+def _texts(name: str, column: Any, decimal: str, *, asked: bool, category: bool = False) -> Role:
+    """Return the role of a column of text: numbers or dates in some notation, categories, or an identifier.
+
+    It is no identifier if the user has asked for the column, and it is a category if the user has called it one.
+    """
     codes, distinct = values.texts(column)
     missing, rows = int(np.sum(codes < 0)), len(codes)
-    numbers = notations.numbers_in(distinct, decimal)
-    if not category and not np.isnan(numbers).any():
+    numbers, as_codes = notations.numbers_in(distinct, decimal), are_codes(distinct)
+    if not category and not as_codes and not np.isnan(numbers).any():
         return _numbers(name, column, decimal, asked=True)
     order = notations.order_of(distinct)
     if order and not category and not np.isnan(notations.days_in(distinct, order)).any():
@@ -157,9 +161,11 @@ def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
     if len(distinct) == 1 and not missing:
         return Role(name, Kind.CONSTANT, f"always {distinct[0]}")
     allowed = max(min(FEW, rows - missing - 1), min(MANY, SHARE * (rows - missing)))
-    if not category and len(distinct) > allowed:
+    if not asked and len(distinct) > allowed:
         hint = ""
-        if np.mean(np.isfinite(numbers)) > SHARE:
+        if as_codes:
+            hint = f", with leading zeros: --numeric {name} uses them"
+        elif np.mean(np.isfinite(numbers)) > SHARE:
             words = distinct[int(np.argmax(np.isnan(numbers)))]
             hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them"
         if order == notations.ISO:

@@ -13,11 +13,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED, _raise_for_params
 
+from dualnewton._warning import warn
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import in_unit_interval, opened
-from dualnewton.estimators._warning import warn
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._certified import certified

@@ -56,9 +56,9 @@ class Layout:
         self.n, self.count = int(ends[-1]), len(ends) - 1
         few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
         self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
-        self._values: dict[Any, Any] = {}  # of the last reductions
-        self._fetched: list[Any] = []  # the futures of the last results
-        self._sent: dict[Any, RowBlocks] = {}  # the last arrays of this process, by their content
+        self._values: dict[Any, Any] = {}  # values of the last reductions, by the identity of their expressions
+        self._fetched: list[Any] = []  # futures of the last results, which keep these on the workers
+        self._sent: dict[Any, RowBlocks] = {}  # arrays of this process that were sent last, by their content
 
     # Graphs ----------------------------------------------------------------------------------------------------------
 
@@ -184,11 +184,9 @@ class Layout:
     def _leaves(self, stored: Stored, kept: Sequence[np.ndarray]) -> list[RowBlocks]:
         return [RowBlocks(self, Leaf(stored, place, meta)) for place, meta in enumerate(kept)]
 
-    def each_block(
-        self, name: str, function: Callable[..., Any], arrays: Sequence[RowBlocks], data: Sequence[Any] | None = None
-    ) -> list[Any]:
+    def each_block(self, name: str, function: Callable[..., Any], arrays: Sequence[RowBlocks]) -> list[Any]:
         """Return the small values of a function of each block, in the order of the blocks."""
-        (found,), _ = self.run(name, partial(tasks.listed, function=function), arrays, data=data, join=tasks.together)
+        (found,), _ = self.run(name, partial(tasks.listed, function=function), arrays, join=tasks.together)
         return [found[number] for number in range(self.count)]
 
     # Row arrays ------------------------------------------------------------------------------------------------------

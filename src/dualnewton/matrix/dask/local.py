@@ -55,11 +55,11 @@ class LocalRows:
                 each.outcomes = [next(found).settled() for _ in each.futures]
 
     def know(self, leaf: Expression, values: list[Any]) -> None:
-        """Take the blocks of an array that was sent from here."""
+        """Keep the blocks of an array that this process has sent to the workers."""
         self._known[leaf] = values
 
     def take_over(self, leaf: Expression, expression: Expression) -> None:
-        """Let a leaf, in which an expression is stored, have its value, if that is known without messages."""
+        """Give a leaf, in which an expression is stored, the value of the expression, if that is known without messages."""
         if not any(self._missing(expression)):
             self._known[leaf] = self._values(expression)
 

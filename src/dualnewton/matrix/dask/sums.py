@@ -1,8 +1,8 @@
 """Sums over blocks of rows that have the same bits however the blocks are shared out.
 
 The blocks are the leaves of a binary tree: node (l, i) covers the blocks from 2ˡi to 2ˡ(i + 1). The sum of a node is that of its
-left half plus that of its right half. A worker adds the nodes that its own blocks fill, and whoever receives the rest continues,
-so that each result is rounded as the tree says: the number of workers and the order in which they finish do not matter.
+left half plus that of its right half. A worker adds the nodes that its own blocks fill, and their receiver adds the others,
+so that each result is rounded in the order of the tree: the number of workers and the order in which they finish do not matter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Nodes = dict[Node, Values]
 
 
 def folded(nodes: Iterable[tuple[Node, Values]], blocks: int, join: Join = np.add) -> Nodes:
-    """Return the values of the fewest nodes that cover the given ones, in a tree over so many blocks."""
+    """Return the values of the fewest nodes that cover the given ones, in a tree over that number of blocks."""
     found: Nodes = {}
     for node, values in nodes:
         _add(found, node, values, blocks, join)

@@ -39,7 +39,7 @@ def settled(values: Any) -> Any:
 
 
 class Block(NamedTuple):
-    """A block, as a function of it sees it: its number among all blocks, its rows, and X there (None if X is not read)."""
+    """The argument of a function of a block: its number among all blocks, its rows, and X there (None if X is not read)."""
 
     number: int
     rows: range
@@ -53,7 +53,7 @@ class Share:
         self.blocks, self.numbers = blocks, numbers
 
     def __sizeof__(self) -> int:
-        # By this number the scheduler decides whether to move the rows or the work.
+        # From this size the scheduler decides whether to move the rows or the task.
         return sum(array.nbytes for block in self.blocks for array in block.arrays().values())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ def beside(share: Share, name: str, parts: Sequence[Any]) -> Outcome:
 
 
 def without_rows(values: Any) -> np.ndarray:
-    """Return the first rows of an array, none of them: its type and its other axes."""
+    """Return an array without its rows, which has its type and its other axes."""
     return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)[:0].copy()
 
 

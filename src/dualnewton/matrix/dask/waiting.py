@@ -51,7 +51,7 @@ def first_worker(client: Any) -> None:
 
 
 def _watched(client: Any, attempt: Callable[[], Any], done: Callable[[], bool]) -> Any:
-    """Repeat an attempt that lasts for ``LOOK`` seconds, until it has succeeded or there is nobody left who could compute it.
+    """Repeat an attempt that lasts for ``LOOK`` seconds, until it has succeeded or there have been no workers for too long.
 
     Dask itself waits without limit for a new worker after the last one was lost.
     """

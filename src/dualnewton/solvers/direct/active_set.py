@@ -131,7 +131,7 @@ class Columns:
 
 
 def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """M⁻¹ right for a positive semidefinite matrix in C order, which is changed; its diagonal is lifted where it is singular."""
+    """M⁻¹ right for a positive semidefinite matrix in C order, which is overwritten; a singular one gets a larger diagonal."""
     lift, solve = 0.0, _posv()
     while len(M):
         _, x, failed = solve(M.T, right)
@@ -143,17 +143,17 @@ def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 @cache
 def _posv() -> Any:
-    """Return LAPACK's function itself, loaded on first use: what SciPy puts around it takes longer than a small system."""
+    """Return LAPACK's function, imported on first use: SciPy's own wrapper takes longer than a small system."""
     from scipy.linalg.lapack import dposv
 
     return dposv
 
 
 def lifted(M: np.ndarray, lift: float) -> float:
-    """Add a multiple of the last lift to the diagonal of a matrix in C order that is not positive definite; return it.
+    """Increase the diagonal of a matrix in C order that is not positive definite, more than the last time; return the increment.
 
-    The first lift follows from the size of the diagonal, whose entries rounding may have made negative. A matrix with entries
-    that are no numbers becomes the identity, so that a caller that tries again comes to an end.
+    The first increment is proportional to the diagonal, whose entries rounding may have made negative. A matrix that contains
+    NaN becomes the identity, so that a caller that tries again terminates.
     """
     lift = 100.0 * lift or LIFT * float(np.abs(M.diagonal()).max()) or 1.0
     M.ravel()[:: len(M) + 1] += lift
@@ -163,14 +163,14 @@ def lifted(M: np.ndarray, lift: float) -> float:
 
 
 class Model:
-    """The model about a point v at which its slopes Hv − q are known, on its way to the minimum.
+    """The model f with its current point v, which the methods move to the minimum.
 
     Attributes
     ----------
     v, slopes : arrays
-        Where it is.
+        The current point, and Hv − q there.
     value : float
-        f there; NaN where it is not needed.
+        f(v); NaN if it is not needed.
     """
 
     def __init__(self, gram: Gram, slopes: np.ndarray, v: np.ndarray, kinks: Kinks) -> None:
@@ -182,7 +182,7 @@ class Model:
         return 0.5 * float(v @ (slopes - self.q)) + self.kinks.value(v)
 
     def _keep_lower(self, v: np.ndarray, slopes: np.ndarray) -> None:
-        """Go to a point if it is lower."""
+        """Move to a point if f is lower there."""
         if np.isnan(self.value):
             self.value = self._value(self.v, self.slopes)
         value = self._value(v, slopes)
@@ -190,10 +190,10 @@ class Model:
             self.v, self.slopes, self.value = v, slopes, value
 
     def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
-        """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
+        """Move to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
-        Once ``is_over``, v is a point on the way that is no higher than the start. Where overflow spoils the steps, the
-        certificate says so: callers ignore NumPy's warnings of it, as a run does.
+        If ``is_over`` returns True before that, f(v) does not exceed its value at the start. Callers ignore NumPy's warnings of
+        overflow, since the certificate shows whether it has spoilt a step.
         """
         part = FIRST
         for _ in range(MOST_PROXIMAL):
@@ -215,7 +215,7 @@ class Model:
         return float((np.where(self.v != 0.0, used, at_zero) / kinks.high).max())
 
     def _active_sets(self, is_over: Callable[[], bool]) -> bool:
-        """Take active set steps; return whether one reached the minimum. Where none did, v is the lowest point seen."""
+        """Take active set steps; return whether one reached the minimum. Otherwise v is the lowest of their points."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
         u = -slopes
         if np.count_nonzero(v):  # coordinates that are not zero keep their signs at first
@@ -246,7 +246,7 @@ class Model:
         return False
 
     def _proximal(self, kappa: np.ndarray, is_over: Callable[[], bool]) -> None:
-        """Move v to the minimum of f + ½ Σ κ_j (w_j − v_j)², about; f does not grow."""
+        """Move v approximately to the minimum over w of f(w) + ½ Σ κ_j (w_j − v_j)²; f(v) does not increase."""
         center, kinks = kappa * self.v, self.kinks
         total = kinks.ridge + kappa
         inverse = 1.0 / np.where(total > 0.0, total, 1.0)

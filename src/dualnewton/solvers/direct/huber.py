@@ -21,8 +21,8 @@ from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 
 TRIALS, SHRINK, SUFFICIENT = 20, 0.4, 1e-4
-"""How many points along a step are tried, each this fraction of the way to the one before, and the fraction of the predicted
-decrease that one of them must reach (Armijo's rule)."""
+"""Number of step lengths that are tried, ratio of each to the one before, and fraction of the predicted decrease that a step must
+reach (Armijo's rule)."""
 
 ROUNDING, HALVED = 1e-14, 0.5
 """Relative change of the objective that counts as rounding, and the factor by which a step of that size must reduce the gap."""
@@ -122,7 +122,7 @@ class Objective:
         return 0.5 * float((own * own) @ (1.0 / self.ridge[: self.first])) + free
 
     def step(self, at: Point) -> Point | None:
-        """Return the point after one Newton step, shortened until P decreases; None if rounding is all that is left."""
+        """Return the point after one Newton step, shortened until P decreases; None if the change of P would be rounding."""
         step = self._newton(at)
         if step is None:
             return None
@@ -131,7 +131,7 @@ class Objective:
         for _ in range(TRIALS):
             found = self.at(at.x + t * step, at.r + t * way, at.scale)
             if found is not None and found.value <= at.value + SUFFICIENT * t * slope + rounding:
-                # Steps that change P by rounding alone still improve the dual point, up to a point.
+                # Steps that change P by rounding alone still improve the dual point, for a while.
                 return found if slope < -rounding or self.gap(found) < HALVED * self.gap(at) else None
             t *= SHRINK
         return None
@@ -145,7 +145,7 @@ class Objective:
         return _solved(H, at.scale * self.ridge, -at.scale * at.gradient)
 
     def _count(self, inliers: np.ndarray) -> None:
-        """Bring the moments to those of the inliers."""
+        """Update the sum over the inliers by the examples that have entered or left them."""
         changed = np.flatnonzero(inliers != self.counted)
         if len(changed) > CHANGED * len(inliers):
             self.moments = self._moments(inliers)
@@ -173,7 +173,7 @@ def solve(
 
     A start is not used: it has no scale, and the least-squares fit costs less than a step.
     """
-    with np.errstate(all="ignore"):  # where rounding or overflow spoils the steps, the certificate says so
+    with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
         objective = Objective(problem, block.extended if problem.fit_intercept else block.rows)
         at, steps = objective.started(), 1
         if at is None:
@@ -187,7 +187,7 @@ def solve(
 
 
 def _solved(H: np.ndarray, ridge: np.ndarray, right: np.ndarray) -> np.ndarray | None:
-    """(H + D(ridge))⁻¹ right, with a larger diagonal where rounding has made the matrix indefinite; None if nothing helps."""
+    """(H + D(ridge))⁻¹ right, with a larger diagonal if rounding has made the matrix indefinite; None if that fails."""
     lifted = H + 0.0
     diagonal = lifted.ravel()[:: len(H) + 1]
     diagonal += ridge

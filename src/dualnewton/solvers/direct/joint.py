@@ -2,9 +2,9 @@
 
     n P(W, b) = ½ Σ c_i ‖W x_i + b − t_i‖² + Σ_j ½ ridge_j ‖W_j‖² + threshold_j ‖W_j‖
 
-The turns are those of ``thresholds.py``. Over the features gathered, each step 1. sets those features to zero that a move of
-block coordinate descent, in all features at once, would leave at zero, and starts those that it would not, 2. takes a Newton step
-on the features in use, at which the norms are smooth, with a line search.
+The outer iteration is that of ``thresholds.py``. Over the features gathered, each step 1. predicts by one simultaneous move of
+block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step with
+a line search in the other features, at which the norms are smooth.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IN_VAIN = 3
 
 
 class Goal(NamedTuple):
-    """When a minimum over the features gathered is accurate enough: either is.
+    """Stopping rule of the minimisation over the features gathered: one of two bounds must hold.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ def minimum(
     constant = goal.losses - 0.5 * float(np.vdot(V, slopes - q))
     best, least, in_vain = V, np.inf, 0
     while in_vain < IN_VAIN:
-        if in_vain == 1:  # moves in all features at once were too long: now H is at most D(bound)
+        if in_vain == 1:  # simultaneous moves were too long: from now on H ≼ D(bound)
             bound = np.abs(H).sum(axis=0)
         u = bound * V - slopes
         norms = feature_norms(u)
@@ -130,7 +130,7 @@ def minimum(
 
 
 def stepped(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
-    """Return V after a Newton step on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty, as long as the first of its halves that is lower."""
+    """Return V after a Newton step on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty, halved until the objective decreases."""
     slopes, norms = V @ H - q, feature_norms(V)
     divisors = norms if np.count_nonzero(norms) == norms.size else np.where(norms > 0.0, norms, 1.0)
     units, bend = V / divisors, penalty.threshold / divisors
@@ -155,7 +155,7 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
     if K * m <= FACTORISED:
         M = np.zeros((K, m, K, m))
         np.einsum("kikj->kij", M)[...] = H  # a view of the blocks of the diagonal
-        between = np.einsum("kjlj->klj", M)  # a view of what joins the columns of each feature
+        between = np.einsum("kjlj->klj", M)  # a view of the entries that couple the columns of each feature
         between -= bend * units[:, None] * units
         np.einsum("kkj->kj", between)[...] += added
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
@@ -179,7 +179,7 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
 
 
 def factor(M: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the product with M⁻¹ of an array of shape (K, m); its diagonal is lifted where it is singular to rounding."""
+    """Return the product with M⁻¹ of an array of shape (K, m); its diagonal is increased if it is singular to rounding."""
     from scipy.linalg.lapack import dpotrf, dpotrs
 
     lift = 0.0

@@ -105,16 +105,16 @@ class Terms:
         return u if self.c is None else self.c * u
 
     def imbalance(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """What is left of the first optimality condition."""
+        """The residual of the first optimality condition."""
         return self.matrix.imbalance(x, self.slopes(p)) + self.fixed
 
     def places(self, kept: np.ndarray) -> np.ndarray:
-        """Return the places of the kinks of some examples."""
+        """Return the indices of the kinks of some examples."""
         first = np.arange(self.several)[:, None] * len(self.least)
         return kept if self.several == 1 else (first + kept).ravel()
 
     def restricted(self, kept: np.ndarray, p: np.ndarray) -> Terms:
-        """Return the terms of the examples ``kept``, with p of all others as it is."""
+        """Return the terms of the examples ``kept``; p of the others is constant."""
         mass = self.slopes(p)
         mass[kept] = 0.0
         at = self.places(kept)
@@ -126,7 +126,7 @@ class Terms:
 
 
 class Path:
-    """A point on the way: x, the distances r = z − k of the margins from the kinks, and p, q, s, t.
+    """An iterate: x, the distances r = z − k of the margins from the kinks, and p, q, s, t.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class Path:
         dx, dz = terms.matrix.direction(self.imbalance, terms.mass(D * push))
         dz = terms.spread(dz)
         np.multiply(D, dz + push, out=dp)
-        if fine:  # D is large near a kink, where Δz + push cancels: what is left of the first condition is solved for
+        if fine:  # D is large near a kink, where Δz + push cancels: one step of refinement on the residual of the first condition
             left = self.imbalance + terms.matrix.imbalance(dx, terms.mass(dp))
             more, dz_more = terms.matrix.direction(left, terms.mass(D * (dz + push) - dp))
             dz_more = terms.spread(dz_more)
@@ -242,10 +242,10 @@ class Search:
         self.problem, self.whole, self.path, self.p = problem, whole, path, path.p
         self.y, self.o = problem.y[live], None if problem.offset is None else problem.offset[live]
         self.kept: np.ndarray | None = None
-        self.places: Any = slice(None)  # of the kinks of the examples that are kept
-        self.saved = path  # where the first examples were left out
+        self.places: Any = slice(None)  # indices of the kinks of the examples that are kept
+        self.saved = path  # the iterate at which examples were left out first
         self.calm = CALM if whole.matrix.restricts else 0.0
-        self.value = NEAR * path.gap  # of n P; more than it is, until it is computed
+        self.value = NEAR * path.gap  # of n P; an upper bound until it is computed
         self.best, self.idle = math.inf, 0  # the smallest gap so far, and steps in a row without a smaller one
 
     def run(self, tol: float, most: int, deadline: float) -> int:
@@ -290,7 +290,7 @@ class Search:
         return z
 
     def _restrict(self) -> None:
-        """Go on with the undecided examples alone, if they are much fewer."""
+        """Continue with the undecided examples alone, if they are much fewer."""
         path = self.path
         n = len(path.terms.least)
         if self.calm == 0.0 or path.x.size * n < LEAST:
@@ -314,7 +314,7 @@ class Search:
     def _widen(self, r: np.ndarray, wrong: np.ndarray) -> None:
         """Bring examples back that were left out, and are on the wrong side of a kink.
 
-        They may be so far on the wrong side that the point where the first were left out is the better one.
+        If these are far on the wrong side, the steps continue from the iterate at which examples were left out first.
         """
         path, whole = self.path, self.whole
         if self.kept is None or self.calm < CALM * CARE**2:
@@ -337,7 +337,7 @@ class Search:
             self._go_back()
 
     def _go_back(self) -> None:
-        """Go on from the point where examples were left out first, and leave none out any more."""
+        """Continue from the iterate at which examples were left out first, and leave none out any more."""
         self.path, self.p, self.kept, self.calm = self.saved, self.saved.p, None, 0.0
         self.places, self.best, self.idle = slice(None), math.inf, 0
 
@@ -345,10 +345,10 @@ class Search:
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:  # noqa: ARG001
     """Take steps until the gap is small enough, or rounding stops them.
 
-    A start is not used: interior points near the boundary are no good points to start from.
+    A start is not used, because interior-point methods converge slowly from points near the boundary.
     """
     live = slice(None) if problem.sample_weight is None or problem.c.all() else np.flatnonzero(problem.c > 0.0)
-    with np.errstate(all="ignore"):  # where rounding or overflow spoils the steps, the certificate says so
+    with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
         whole = terms_of(problem, block, live)
         path = started(whole)
         if path is None:

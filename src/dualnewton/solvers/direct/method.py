@@ -36,7 +36,8 @@ class Direct(Method):
         self.found: list[Found] = []
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        # A limit that cuts the steps short is used up, so that an unlimited run never passes through what it leaves.
+        # Rounded up: a call that the limit cuts short uses up the limit, so that no step follows it. (An unlimited run would have
+        # no such state.)
         steps = max(1, math.ceil(min(most, STEP_EPOCHS * MOST_STEPS) / STEP_EPOCHS))
         limits = {"tol": self.tol, "most": steps, "deadline": deadline}
         self.found = self.solver(self.problems, self.block, self.starts, **limits)

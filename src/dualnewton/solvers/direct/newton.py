@@ -2,7 +2,7 @@
 
 The objective is that of ``risk.py``. This is SDNA with τ = n.
 
-With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a sample of the rows
+With many more rows than unknowns the Hessians would take most of the time. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
 minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
 """
@@ -47,7 +47,7 @@ SECANTS = 2
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
-    """Take steps until the expected gap is small enough, or one promised a decrease by rounding only."""
+    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     risk = Risk.of(problem, block)
@@ -73,7 +73,7 @@ def _minimised(
     """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
     at most ``level`` of the objective.
 
-    ``sampled``: whether a sample of the rows comes first, if they are many.
+    ``sampled`` says whether a sample of the rows may be solved first, if they are many.
     """
     steps, sample = 0, _sample(risk) if sampled else None
     if sample is None:
@@ -165,7 +165,7 @@ def _factor(problem: Problem, block: Block, risk: Risk) -> np.ndarray:
 def _sample(risk: Risk) -> np.ndarray | None:
     """Return the rows of the sample, if there is to be one: one of each ``SAMPLED`` consecutive rows.
 
-    Multiples of the golden ratio choose it, so that no period of the rows is met; random numbers take longer to make.
+    Multiples of the golden ratio choose it, so that a periodic order of the rows does no harm; random numbers take longer.
     """
     size = risk.n // SAMPLED
     if size < max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size):

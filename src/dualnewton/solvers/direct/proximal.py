@@ -3,8 +3,8 @@
     n P(w, b) = Σ c_i φ_i(x_iᵀw + b) + Σ_j ½ ridge_j w_j² + threshold_j |w_j|
 
 Each step 1. adds features that violate the optimality conditions to those gathered, 2. minimises the quadratic model of the
-losses plus the penalty over these features and the intercept, which is eliminated (``active_set.py``), 3. goes towards that
-minimum as far as the objective falls (Armijo), and 4. computes the slopes of all features and the gap there.
+losses plus the penalty over these features and the intercept, which is eliminated (``active_set.py``), 3. moves towards that
+minimum by a step that fulfils Armijo's rule, and 4. computes the slopes of all features and the gap there.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Task:
         return self.point(w, b, z + b, kinks.value(w))
 
     def point(self, w: np.ndarray, b: float, z: np.ndarray, penalty: float) -> Point:
-        """Return what is known of a point from its margins."""
+        """Return the point with its losses, derivatives and penalty, computed from its margins."""
         losses, mass = value_and_slopes(self.problem.loss, z, self.problem.row_vectors)
         return Point(w, b, z, losses, mass, penalty)
 
@@ -121,7 +121,7 @@ class Task:
     def step(
         self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, goal: float, damping: float, deadline: float
     ) -> tuple[Point, float]:
-        """Return the first point on the way to the minimum of the quadratic model that is low enough, and how far it is."""
+        """Return the first point towards the minimum of the quadratic model that fulfils Armijo's rule, and the step length."""
         inside, old = self.inside, at.w[self.inside]
         weights = self.problem.row_curvature(at.z)
         if damping and self.problem.loss.gamma:
@@ -146,7 +146,7 @@ class Task:
         return at, 0.0
 
     def _moved(self, at: Point, move: np.ndarray, t: float) -> np.ndarray:
-        """Return w after the part t of a move of the features inside."""
+        """Return w + t · move, where the move concerns the features inside."""
         w = at.w.copy()
         w[self.inside] += t * move
         return w

@@ -105,7 +105,7 @@ class Risk:
 
     @cached_property
     def scratch(self) -> np.ndarray:
-        """Room for a scaled copy of the rows: new memory would take longer to map than the copy to write."""
+        """Buffer for a scaled copy of the rows: mapping new memory would take longer than writing the copy."""
         return np.empty(self.rows.shape)
 
     def vector(self, w: np.ndarray, b: Any) -> np.ndarray:

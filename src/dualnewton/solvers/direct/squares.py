@@ -84,7 +84,7 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def inverses(problem: Problem, rows: np.ndarray, ridge: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor."""
-    from scipy.linalg.lapack import (  # themselves: what SciPy puts around them takes longer than a small system
+    from scipy.linalg.lapack import (  # LAPACK's functions: SciPy's own wrappers take longer than a small system
         dpotrf,
         dpotrs,
     )

@@ -3,8 +3,8 @@
     n P(w, b) = ½ Σ c_i (x_iᵀw + b − t_i)² + Σ_j ½ ridge_j w_j² + threshold_j |w_j|
 
 Each turn 1. adds features that violate the optimality conditions to those gathered, 2. minimises over the gathered features
-(``active_set.py``), 3. computes residuals, the slopes of all features and the gap from the rows themselves, so that rounding
-errors of the matrix of products do not stay. The intercept is eliminated: columns and targets are centred.
+(``active_set.py``), 3. computes residuals, the slopes of all features and the gap from the rows, not from the Gram matrix, so
+that rounding errors of the latter do not accumulate. The intercept is eliminated: columns and targets are centred.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LARGEST = 512
 """Features whose matrix is formed, even if they are more than the rows."""
 
 IN_VAIN = 2
-"""Turns in a row that leave more than half of the gap: if there is no feature to add either, rounding ends the fit."""
+"""Consecutive turns that leave more than half of the gap: if there is no feature to add either, rounding has ended progress."""
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
@@ -97,7 +97,7 @@ def wanted(beyond: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
 
 
 class Rows:
-    """The rows of a problem, and what was gathered of them.
+    """The rows of a problem, and the columns of the features gathered so far.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Rows:
         r = self.A @ v - self.targets
         mass = r if self.roots is None else (self.roots * r.T).T
         one = mass.ndim == 1
-        if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
+        if self.fit_intercept:  # the sum is zero but for rounding, which features far from zero would amplify
             left = self.shares @ mass if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
             mass = mass - left
         return 0.5 * float(np.vdot(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)

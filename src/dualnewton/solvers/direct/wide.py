@@ -7,8 +7,8 @@ With a quadratic penalty the minimiser lies in the span of the rows (:mod:`dualn
    gradients; rows that are well conditioned need 3 to 10 directions.
 2. *The factor* X V⁻¹ Xᵀ = L Lᵀ of all rows, if these do not suffice.
 
-Losses whose curvature is a constant or zero are minimised over gradients by their quadratic models, as in Newton's method: few
-coordinates can put many rows on the flat part of the loss, where they lose their pull.
+Losses whose curvature is a constant or zero are minimised over gradients by their quadratic models, as in Newton's method: in few
+coordinates many rows can lie on the flat part of the loss, where they contribute no gradient.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Span:
     def extend(self, directions: np.ndarray) -> None:
         """Add directions, given as rows; what lies in the span but for rounding is left out."""
         least = DEPENDENT * math.sqrt(float(np.vdot(directions, directions)))
-        for _ in range(2):  # the second time removes what rounding left
+        for _ in range(2):  # the second pass removes the rounding errors of the first
             directions = directions - (directions @ self.basis.T) @ self.basis
         if len(directions) == 1:  # SciPy's and NumPy's factorisations take several times as long
             length = math.sqrt(float(np.vdot(directions, directions)))

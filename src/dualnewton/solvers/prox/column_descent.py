@@ -2,8 +2,8 @@
 
     H = A Aᵀ − q qᵀ,        one row of A for each feature; q is not zero where the intercept follows the features
 
-A coordinate then moves at the price of its own entries, where a row of H would be thousands of them. There is no step on the free
-features here: sparse features are seldom alike, and where they are, ``reached`` is false and the caller forms the matrix.
+A move of a coordinate costs the stored entries of its feature, instead of a row of H with thousands of entries. There are no
+Newton steps here: sparse features are seldom correlated, and where they are, ``reached`` is false and the caller forms H.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def column_sweep(
     along_q: np.ndarray,
     every: bool,
 ) -> float:
-    """Minimise over one coordinate after the other, v in place; return the most that a move has changed a slope.
+    """Minimise over one coordinate after the other, v in place; return the largest change of a slope by a move.
 
     All coordinates are visited, or those that are not zero. ``slopes`` are those where the first sweep began; ``moved`` is Aᵀ of
     how far v has moved since then, and ``along_q`` is qᵀ of it, in an array of one number.
@@ -67,7 +67,7 @@ def minimise(
     goal: float,
     deadline: Deadline = NEVER,
 ) -> tuple[np.ndarray, bool]:
-    """Return about the minimiser of the model, starting at w, and whether it was reached.
+    """Return an approximate minimiser of the model, starting at w, and whether it is accurate enough.
 
     Each sweep over all coordinates is followed by sweeps over those that are not zero. The minimum is reached when a sweep over
     all changes no slope by more than the goal.

@@ -46,7 +46,7 @@ set that it may leave inside, since the next is over another set."""
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be solved, and by which means; it never changes.
+    """The problem and the options of its solution; constant during a run.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Task:
         return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * losses)
 
     def found(self, state: State, losses: float, gradient: np.ndarray, slope: np.ndarray) -> State:
-        """Return a point with what a pass has found there."""
+        """Return a point with the results of a pass there."""
         value, gap = losses + self.penalty.value(state.W), self.gap(state.W, losses, gradient)
         return replace(state, value=value, gap=gap, gradient=gradient, slope=slope)
 
@@ -118,7 +118,7 @@ class Task:
         """
         inside = self.working_set(state)
         curvature = self.features.curvature(inside, RowWeights(self.problem.c), deadline)
-        inverse = (1.0 if self.problem.fit_intercept else 0.0) / curvature.corner  # zero where the intercepts stay
+        inverse = (1.0 if self.problem.fit_intercept else 0.0) / curvature.corner  # zero without intercepts
         border, factor = curvature.border[:, 0], float(inverse[0, 0])
         slopes = state.gradient[:, inside] - factor * np.outer(state.slope, border)
         old, penalty, goal = state.W[:, inside], self.penalty.only(inside), self.goal(state, inside)
@@ -130,7 +130,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A point of one model, and what a pass over the data has found there.
+    """A point of one model, and the results of a pass over the data there.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class State:
     value, gap : float
         n P, and n(P − D) for the dual point that belongs to W.
     least_gap, in_vain, stuck : float, int, bool
-        The least gap so far, the steps in a row that brought nothing, and whether rounding lets the model go no further.
+        The least gap so far, the number of consecutive steps without progress, and whether rounding prevents further progress.
     """
 
     W: np.ndarray
@@ -156,7 +156,7 @@ class State:
 
     @classmethod
     def at(cls, W: np.ndarray, b: np.ndarray) -> State:
-        """Return a point of which nothing is known yet."""
+        """Return a point that has not been evaluated yet."""
         return cls(W, b, np.zeros(W.shape), np.zeros(b.shape))
 
     def after(self, before: State) -> State:

@@ -4,7 +4,7 @@
 
 V has a row v_k for each column of margins and a column V_j for each feature. Sweeps of block coordinate descent find which
 features are zero: with u = H_jj V_j − slopes_j the best V_j is (1 − threshold_j/‖u‖)₊ u/(H_jj + ridge_j). Where the features in
-use depend on each other, sweeps are slow, and Newton steps on these features, at which the norms are smooth, go on.
+use depend on each other, sweeps are slow, and alternate with Newton steps in these features, at which the norms are smooth.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def minimise(
     sweep : callable
         :func:`sweeps`, or its compiled twin.
     deadline : Deadline
-        When it has passed, a point on the way is returned at which the model is no higher than at W.
+        When it has passed, the current point is returned, at which the model does not exceed its value at W.
     """
     goal = reachable(goal, H, feature_norms(slopes), feature_norms(W))
     point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline)
@@ -162,7 +162,7 @@ def minimise(
 
 
 class _Point:
-    """V on its way to the minimum, and the slopes of the smooth part there."""
+    """The current V, which moves to the minimum, and the slopes of the smooth part there."""
 
     def __init__(
         self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, sweep: Sweep, deadline: Deadline
@@ -195,7 +195,7 @@ class _Point:
                 before = [(self.V.copy(), self.slopes.copy())]
 
     def _extrapolate(self, before: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-        """Go to the combination of earlier points whose last change is least (Anderson), if the model is lower there.
+        """Move to the combination of earlier points whose last change is least (Anderson), if the model is lower there.
 
         The slopes are affine in V, so that those of the combination, whose weights sum to one, are known. Between two points the
         smooth part changes by half the sum of their slopes times the difference.
@@ -253,7 +253,7 @@ class _Newton:
     def solve(self, right: np.ndarray, deadline: Deadline) -> np.ndarray:
         """Return the product of its inverse with an array of shape (K, m): exact or, where it is large, inexact."""
         K, m = right.shape
-        if not self.bend.any():  # the columns are apart
+        if not self.bend.any():  # the columns are independent
             return Cholesky(self.H.copy(), self.ridge.copy(), check=deadline.check).solve(right.T).T
         if K * m > LARGEST_FACTOR:
             return self._by_products(right, deadline)

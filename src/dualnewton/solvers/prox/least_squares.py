@@ -32,7 +32,7 @@ FINEST = 1e-16
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where the walk is.
+    """The state of the walk.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Place:
     gap : float
         The expected n(P − D).
     stuck : bool
-        Whether rounding lets the model go no further, or it needs more features than fit into a matrix.
+        Whether rounding prevents further progress, or the model needs more features than fit into a matrix.
     """
 
     strengths: tuple[float, ...]
@@ -99,7 +99,7 @@ class LeastSquares(Method):
         return float(max(1, self.paths.passes - before))
 
     def _next(self, place: Place, is_over: Callable[[], bool]) -> Place:
-        """Return the place after the next of the strengths."""
+        """Return the state after the next of the strengths."""
         strength, *others = place.strengths
         penalty = self.penalty.times(strength)
         part = place.goal if not others else ROUGHLY

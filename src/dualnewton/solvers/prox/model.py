@@ -62,7 +62,7 @@ def expected_gap(problem: Problem, w: np.ndarray, losses: float, gradient: np.nd
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be solved, and by which means; it never changes.
+    """The problem and the options of its solution; constant during a run.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Task:
         return coordinates if K == 1 else coordinates.reshape(K, -1)
 
     def gap(self, w: np.ndarray, losses: float, gradient: np.ndarray) -> float:
-        """Return n(P − D), about."""
+        """Return an estimate of n(P − D)."""
         return expected_gap(self.problem, w, losses, gradient)
 
     def negligible(self, value: float) -> float:
@@ -161,7 +161,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Progress:
-    """The damping of the curvature, the least gap so far, and the steps in a row that brought nothing."""
+    """The damping of the curvature, the least gap so far, and the number of consecutive steps without progress."""
 
     damping: float = DAMPING
     least_gap: float = math.inf
@@ -203,7 +203,7 @@ class Model:
 
     @property
     def state(self) -> tuple[Place, Trial | None, Progress, bool]:
-        """What the model remembers between two steps."""
+        """The state of the model between two steps."""
         return self.place, self.trial, self.progress, self.forms_matrices
 
     @state.setter
@@ -212,16 +212,16 @@ class Model:
 
     @property
     def gap(self) -> float:
-        """n(P − D), about."""
+        """An estimate of n(P − D)."""
         return self.place.gap
 
     @property
     def stuck(self) -> bool:
-        """Whether rounding lets the model go no further."""
+        """Whether rounding prevents further progress."""
         return self.progress.stuck
 
     def point(self) -> PrimalPoint:
-        """Return where the model is, in the shapes of the problem."""
+        """Return the current point, in the shapes of the problem."""
         b = self.place.b
         return PrimalPoint(self.task.shaped(self.place.w).copy(), float(b[0]) if b.size == 1 else b)
 
@@ -260,7 +260,7 @@ class Model:
         else:
             curvature = task.features.curvature(inside, at, deadline)
             border, corner = curvature.border, curvature.corner
-        inverse = pseudo_inverse(corner) * task.problem.fit_intercept  # zero where the intercepts stay
+        inverse = pseudo_inverse(corner) * task.problem.fit_intercept  # zero without intercepts
         slopes = place.gradient[inside] - border @ (inverse @ place.slope)
         before, penalty = place.w[inside], task.penalty.only(inside)
         if by_entries:

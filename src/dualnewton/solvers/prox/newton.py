@@ -1,8 +1,8 @@
 """Newton's method for penalties with kinks and bounds (Lasso, elastic net, w ≥ 0, a box), as the loop drives it.
 
-Each turn 1. chooses a working set of coordinates, 2. minimises the quadratic model of the losses plus the penalty itself over it
-(``subproblem.py``), with the intercepts at their best for whatever the coordinates do, and 3. passes over the data at the point
-found: value, gradient of all coordinates, margins. If the point is not low enough, the margins tell how far to go back.
+Each turn 1. chooses a working set of coordinates, 2. minimises the quadratic model of the losses plus the penalty over it
+(``subproblem.py``) with the intercepts eliminated, and 3. evaluates value, gradient of all coordinates and margins at the point
+found in one pass over the data. If the value is not low enough, the line search needs no pass: it interpolates the margins.
 
 Losses of one column and of K columns (softmax) differ in the curvature of a row alone (``curvature.py``).
 """

@@ -44,7 +44,7 @@ class Stretch:
 
 @dataclass(frozen=True, eq=False)
 class PathsState:
-    """Where models are, and how they came there, as far as later steps depend on it.
+    """The state of the models: all that later steps depend on.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Paths(ABC):
 
 
 class FromMoments(Paths):
-    """Models of all features, from matrices that are there.
+    """Models of all features, from given moments.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class FromColumns(Paths):
             self.systems.add(np.asarray(self.gathered.rows[old:], dtype=float))
 
     def _turned_to_rows(self) -> RowSystems:
-        """Give up the matrices of the features, and return the systems of the rows."""
+        """Drop the matrices of the features, and return the linear systems of the rows."""
         self.H, self.parts = np.zeros((len(self.c), 0, 0)), []
         A, y = np.array(self.gathered.rows, dtype=float), self.y - self.target_mean[:, None]
         return RowSystems(A, self.c, y, fit_intercept=self.fit_intercept)
@@ -341,7 +341,7 @@ class FromColumns(Paths):
         self.H[:, :old, old:size] = np.swapaxes(H[:, :, :old], 1, 2)
 
     def _grow(self, size: int) -> None:
-        """Make room for matrices of this size, and for more to come."""
+        """Enlarge the arrays of matrices to this size and some more."""
         if size > (held := self.H.shape[1]):
             room = min(max(size, 2 * held), max(self.sizes.most, size))
             H = np.zeros((len(self.H), room, room))

@@ -1,4 +1,4 @@
-"""What minimisers of quadratic models with a penalty share: rounds of coordinate descent and a Newton step, up to rounding."""
+"""Rounds of coordinate descent and a Newton step, for the minimisers of quadratic models with a penalty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ which are bounded by ‖Σ_i H_ji V_i‖ ≤ √H_jj Σ_i √H_ii ‖V_i‖."""
 
 
 class Point(Protocol):
-    """A point on its way to the minimum."""
+    """A current point of a minimisation."""
 
     @property
     def violation(self) -> float:

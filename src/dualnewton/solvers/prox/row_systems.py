@@ -124,7 +124,7 @@ class _Point:
         self.S[some] = self.R[some] @ self.A.T
 
     def go(self, kinks: Kinks, goal: float, sums: list[RowSum], is_over: Callable[[], bool]) -> None:
-        """Go to the minima for a penalty, up to relative gaps of ``goal``; ``sums`` are kept up to date."""
+        """Move to the minima for a penalty, up to relative gaps of ``goal``; ``sums`` are updated."""
         R, S, left = self.R.copy(), self.S.copy(), np.arange(len(self.V))
         for _ in range(MOST_STEPS):
             left = left[self._gaps(left, kinks) > goal]
@@ -151,7 +151,7 @@ class _Point:
     def _toward(
         self, aims: np.ndarray, some: np.ndarray, R: np.ndarray, S: np.ndarray, kinks: Kinks
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return dual points between R and the aims at which ψ is less than at R, and their S; R itself if none is near."""
+        """Return dual points between R and the Newton points at which ψ is less than at R, and their S; R if there is none."""
         y, inverse, step = self.y[some], self.inverse[some], aims - R
         along = step @ self.A.T
 

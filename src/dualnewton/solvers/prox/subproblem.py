@@ -3,7 +3,7 @@
     min_v  slopesᵀ(v − w) + ½ (v − w)ᵀH(v − w) + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      lower ≤ v ≤ upper
 
 Sweeps of coordinate descent find which features are zero or at a bound, and steps of Newton's method on the others, whose signs
-are then known, find their values: sweeps alone would be slow where features are alike, steps alone could cycle. Where every
+are then known, find their values: sweeps alone would be slow where features are correlated, steps alone could cycle. Where every
 coordinate has a threshold, ``direct/active_set.py`` takes the model instead of sweeps in NumPy, and what a few compiled rounds
 leave: with more coordinates than the rank of H, rounds take up to 80 times as long.
 """
@@ -190,8 +190,8 @@ def minimise(
     """Return the minimiser v of the model, starting at w.
 
     Where a few rounds are not enough (more features than examples, and a weak penalty) and some coordinate has no threshold, the
-    minimum is followed from w on: a threshold is added that just keeps everything where it is, and taken away bit by bit, so
-    that few features move at a time.
+    minimum is followed from w on: a threshold is added at which w is the minimum, and reduced step by step, so that few features
+    move at a time.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def minimise(
     sweep : callable
         :func:`sweeps`, or its compiled twin.
     deadline : Deadline
-        When it has passed, a point on the way is returned at which the model is no higher than at w.
+        When it has passed, the current point is returned, at which the model does not exceed its value at w.
     rank : int, optional
         The rank of H, or more.
     """
@@ -239,7 +239,7 @@ def _followed(point: _Point, goal: float, begin: float) -> _Point:
 
 
 class _Point:
-    """v on its way to the minimum, and the slopes of the smooth part there."""
+    """The current v, which moves to the minimum, and the slopes of the smooth part there."""
 
     def __init__(
         self, H: np.ndarray, slopes: np.ndarray, v: np.ndarray, penalty: Penalty, sweep: Sweep, deadline: Deadline
@@ -271,7 +271,7 @@ class _Point:
         if self.sweeps is not sweeps:
             self.sweep(goal)
         model = Model(Matrix(self.H, rank), self.slopes, self.v, kinks)
-        # As in a run; paths of a cross-validation are none.
+        # A run ignores these warnings, too; paths of a cross-validation are computed outside of one.
         with np.errstate(over="ignore", invalid="ignore"):
             self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
         self.slopes = model.slopes
@@ -307,9 +307,9 @@ class _Point:
     def _step(self) -> bool:
         """Take a step of Newton's method over the coordinates that are free to move, as far as their signs last.
 
-        Return whether they lasted all the way, to the minimum over these coordinates. If some would change their sign or
-        leave the bounds, they stop there. Should that not pay, all go only as far as the first of them does: on the way there
-        the model is a quadratic function, whose minimum lies ahead.
+        Return whether the whole step, to the minimum over these coordinates, keeps all signs. Coordinates that would change
+        their sign or leave the bounds stop there. If a step of all coordinates to the point where the first of them stops
+        lowers the model more, that step is taken: up to there the model is a quadratic function.
         """
         H, slopes, v, penalty = self.H, self.slopes, self.v, self.penalty
         kink = penalty.threshold > 0.0
