@@ -50,6 +50,7 @@ WORDS = {
     "no data": ([], "DATA"),
     "text for numbers": (["text.csv", "--loss", "squared"], "must hold numbers"),
     "one class": (["one.csv"], "holds a single class, 1 on all 3 rows"),
+    "an identifier": (["identifiers.csv", "--target", "id"], "has another class on each of the 12 rows, such as a0"),
     "constant": (["one.csv", "--loss", "squared"], "is constant, 1 on all 3 rows"),
     "infinity": (["inf.csv"], "the column 'x' must be finite, got inf"),
     "inf": (["inf.npz"], "inf"),
@@ -71,6 +72,7 @@ def files(tmp_path):
     (tmp_path / "good.csv").write_text(GOOD)
     (tmp_path / "text.csv").write_text("x,y\n1,a\n2,b\n3,a\n")
     (tmp_path / "one.csv").write_text("x,y\n1,1\n2,1\n3,1\n")
+    (tmp_path / "identifiers.csv").write_text("x,id\n" + "".join(f"{k % 3},a{k}\n" for k in range(12)))
     (tmp_path / "inf.csv").write_text("x,y\n1,0\ninf,1\n3,1\n")
     (tmp_path / "words.csv").write_text("x,y\none,0\ntwo,1\n")
     (tmp_path / "other.csv").write_text("u,z,y\n1,2,0\n2,3,1\n")

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dualnewton.io import Dataset
 
 
+FEW = 10
+"""Number of rows up to which each may have a class of its own."""
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """The problems of a command.
@@ -77,7 +81,7 @@ def problems_from(
     labels = labels_of(dataset)
     chosen = among("loss", loss, LOSSES) if loss is not None else ("logistic" if are_classes(labels) else "squared")
     classes = np.unique(labels) if Specification(chosen).classifies else None
-    refuse_constant(labels, classes)
+    refuse_useless(labels, classes)
     several = classes is not None and len(classes) > 2
     default = SOFTMAX if Specification(chosen).has_softmax else REST
     objective = Specification(
@@ -124,11 +128,16 @@ def numbers(labels: np.ndarray, loss: str) -> np.ndarray:
     return labels.astype(np.float64)
 
 
-def refuse_constant(labels: np.ndarray, classes: np.ndarray | None) -> None:
-    """Raise an error if the target is constant."""
+def refuse_useless(labels: np.ndarray, classes: np.ndarray | None) -> None:
+    """Raise an error if the target is constant, or names each of many rows, as an identifier does."""
     if np.all(labels == labels[0]):
         what = "holds a single class" if classes is not None else "is constant"
         raise DualnewtonError(f"the target {what}, {labels[0]} on all {len(labels)} rows: there is nothing to fit")
+    if classes is not None and len(classes) == len(labels) > FEW:
+        raise DualnewtonError(
+            f"the target has another class on each of the {len(labels)} rows, such as {labels[0]}: name a column whose values "
+            "repeat by --target, or fit numbers with --loss squared"
+        )
 
 
 def strength(C: float | None, lam: float | None, n: int) -> float:
