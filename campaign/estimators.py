@@ -118,7 +118,7 @@ def checked(model: Any, again: Any, X: Any, y: Any, weights: Any, warned: bool) 
     rounded = (
         model.coef_.dtype == np.float32
     )  # after the fit, as scikit-learn does; the certificate is of what was found
-    if np.isfinite(size) and not rounded and abs(one.primal - other.primal) > 1e-6 * size + other.gap + one.gap:
+    if np.isfinite(size) and not rounded and abs(one.primal - other.primal) > 1e-6 * size + other.bound + one.bound:
         raise Defect(f"certify says {other}, the fit {one}")
     return "fitted, warned" if missed else "fitted"
 

@@ -136,9 +136,11 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         ]
 
     def _result(self, objective: AroundProblem, pair: CertifiedPair, reason: str) -> Result:
-        met = pair.certificate.relative_gap <= self.tol
-        status, plan = Status.CONVERGED if met else Status.NO_PROGRESS, direct_plan(objective.unit, reason)
-        return Result.of(pair, status, trace=Trace([Progress(1.0, 0.0, pair.certificate)]), plan=plan)
+        pair = objective.bounded(pair)
+        found, plan = pair.certificate, direct_plan(objective.unit, reason)
+        met = {Status.CONVERGED: found.meets(self.tol), Status.ROUNDING: found.relative_gap <= self.tol}
+        status = Status.first(met) or Status.NO_PROGRESS
+        return Result.of(pair, status, trace=Trace([Progress(1.0, 0.0, found)]), plan=plan)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
@@ -259,7 +261,9 @@ class _System:
             self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
             self.R[:first] = 0.0
         U, values, V = np.linalg.svd(self.R[first:], full_matrices=False)
-        U, self.singular = np.pad(U, [(first, 0), (0, 0)]), np.pad(values, (0, min(self.R.shape) - len(values)))
+        # With more features than rows there is one singular value less than rows; np.pad takes 15 µs.
+        U = np.concatenate([np.zeros((first, U.shape[1])), U])
+        self.singular = np.concatenate([values, np.zeros(min(self.R.shape) - len(values))])
         level = np.finfo(float).eps * max(n, columns - first) * float(self.singular.max(initial=0.0))
         self.rank = int(np.count_nonzero(self.singular > level))
         self.U, self.V = U[:, : self.rank], V[: self.rank]

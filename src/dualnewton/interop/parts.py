@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import MemoryData, linear
-from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
@@ -81,10 +81,11 @@ class Part:
             raise DualnewtonError(
                 f"exact must be False for {type(problem).__name__}, which has no extended certificates"
             )
-        certificate = problem.certify(self.w, self.intercept, self.alpha)
-        if isinstance(problem, Unpenalised) and problem.loss.kinked:
-            return _sharpened(certificate, lambda **stop: solve(problem, **stop))
-        return certificate
+        if isinstance(problem, Unpenalised):
+            pair = problem.proved_pair(self.w, self.intercept, self.alpha)
+            pair = _sharpened(problem, pair) if problem.loss.kinked else pair
+            return problem.bounded(pair).certificate
+        return problem.certify(self.w, self.intercept, self.alpha)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +102,10 @@ class AtScale:
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
         # The certificate finds the best b and σ near the given ones; its dual point bounds the given ones as well. Its bound
         # is the squared error of the slopes divided by λ, and here λ is often tiny.
-        dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
-        certificate = Certificate(self.problem.primal(w, intercept, self.scale), dual)
-        return _sharpened(certificate, lambda **stop: solve(self.problem, **stop))
+        proof = self.problem.certified_pair(w, intercept, self.scale, alpha)
+        certificate = Certificate(self.problem.primal(w, intercept, self.scale), proof.certificate.dual)
+        pair = CertifiedPair(proof.w, intercept, proof.alpha, certificate, self.scale)
+        return self.problem.bounded(_sharpened(self.problem, pair)).certificate
 
 
 def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:
@@ -153,9 +155,7 @@ def _search(certificate: Certificate, search: Callable[..., Result]) -> Result |
     return search(tol=FINEST, random_state=0, callback=is_sharp)
 
 
-def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:
-    """Return the certificate with the dual value found by a solver, if it is larger."""
-    found = _search(certificate, search)
-    return (
-        certificate if found is None else Certificate(certificate.primal, max(certificate.dual, found.certificate.dual))
-    )
+def _sharpened(problem: Objective, pair: CertifiedPair) -> CertifiedPair:
+    """Return the pair with the dual point found by a solver, if its dual value is larger."""
+    found = _search(pair.certificate, lambda **stop: solve(problem, **stop))
+    return pair if found is None else pair.proved_by(found.alpha, found.certificate.dual)

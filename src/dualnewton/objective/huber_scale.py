@@ -27,6 +27,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.objective.scale_rounding import scale_bound
 from dualnewton.row_arrays import blocks, mapped, on_host
 from dualnewton.validation import positive, vector
 
@@ -164,6 +165,12 @@ class HuberScaleProblem(AroundProblem):
             return linear - 0.5 * float(along @ along) / (self.lam * unit.n**2)
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
         return linear if np.all(np.abs(along) <= allowed) else -math.inf
+
+    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
+        if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
+            return pair
+        return pair.with_rounding(scale_bound(self, pair))
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
         """Return P(w, b, σ) and D(α) of a pair whose certificate must be recomputed, for example one from a file."""

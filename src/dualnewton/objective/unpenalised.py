@@ -24,6 +24,7 @@ from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.objective.unpenalised_rounding import unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.row_arrays import on_host
 
@@ -107,11 +108,21 @@ class Unpenalised(AroundProblem):
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Certify (w, b) with the projection of α_i = −φ′(z_i), or with the given α if its dual value is larger."""
+        return self.bounded(self.proved_pair(w, intercept, alpha)).certificate
+
+    def proved_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
+        """Do the same, and return the model and the dual point, without a bound on rounding errors."""
         pair = self.certified_pair(w, intercept)
         if alpha is None:
-            return pair.certificate
+            return pair
         given = self.data.placed(alpha)
-        return pair.proved_by(given, self.dual(given)).certificate
+        return pair.proved_by(given, self.dual(given))
+
+    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
+        if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
+            return pair
+        return pair.with_rounding(unpenalised_bound(self, pair, nothing=self.view.zero))
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
@@ -211,7 +222,7 @@ class View:
     @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each feature."""
-        return np.sqrt(self.problem.data.column_norms(self.problem.data.ones()))
+        return self.problem.data.feature_norms
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i, with their offsets."""
@@ -255,7 +266,12 @@ class View:
     def primal(self, theta: np.ndarray) -> float:
         """P₀."""
         value = self.problem.primal_at(self.margins(theta), self.nothing)
-        return 0.0 if self.quadratic and value <= NOTHING * float(np.square(self.problem.y).max()) else value
+        return 0.0 if value <= self.zero else value
+
+    @cached_property
+    def zero(self) -> float:
+        """The mean loss up to which P₀ counts as zero, which a bound on rounding errors includes."""
+        return NOTHING * float(np.square(self.problem.y).max()) if self.quadratic else -math.inf
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀ of an orthogonal point."""
