@@ -124,17 +124,17 @@ def around(case: Drawn, problem: dn.Problem, rng: Rng) -> Iterator[str]:
     """Check the same data without a penalty and, for numbers as labels, with Huber's scale; yield what the bounds are."""
     limits = {"max_epochs": 200, "time_limit": 5.0, "random_state": 0, "tol": case.options["tol"]}
     objective = replace(case.exact, numbers=exact.digits)
-    if problem.columns > 1 or objective.fit_intercept and not problem.c.any():
+    if problem.columns > 1:
         return
     free = Unpenalised.of(problem)
     for pair in _beside(free, dn.solve(free, **limits), rng):
-        yield _checked("no penalty", free.bounded(pair), lambda pair=pair: excess_without_penalty(objective, pair))
+        yield _checked("no penalty", free, pair, lambda pair=pair: excess_without_penalty(objective, pair))
     if type(problem.loss).__name__ != "Squared" or problem.offset is not None:
         return
     lam = float(rng.choice([0.0, problem.lam]))
     scaled = HuberScaleProblem(problem.X, problem.y, 1.35, lam, problem.sample_weight, problem.fit_intercept)
     for pair in _beside(scaled, dn.solve(scaled, **limits), rng):
-        yield _checked("scale", scaled.bounded(pair), lambda pair=pair: excess_with_scale(objective, scaled, pair))
+        yield _checked("scale", scaled, pair, lambda pair=pair: excess_with_scale(objective, scaled, pair))
 
 
 def _beside(problem: Any, result: dn.Result, rng: Rng) -> Iterator[CertifiedPair]:
@@ -145,14 +145,17 @@ def _beside(problem: Any, result: dn.Result, rng: Rng) -> Iterator[CertifiedPair
     yield problem.certified_pair(w, result.intercept)
 
 
-def _checked(name: str, pair: CertifiedPair, excess: Callable[[], Any]) -> str:
-    found = pair.certificate
-    if found.rounding is None or not np.isfinite([found.primal, found.dual, found.rounding]).all():
+def _checked(name: str, problem: Any, pair: CertifiedPair, excess: Callable[[], Any]) -> str:
+    """Check the certificates of a pair in float64 and in extended precision; return what the bound is."""
+    certificates = [way(pair).certificate for way in (problem.bounded, problem.extended)]
+    values = [[found.primal, found.dual, found.rounding] for found in certificates if found.rounding is not None]
+    if len(values) < len(certificates) or not np.isfinite(values).all():
         return f"{name}: no bound"
     try:
         true = excess()
     except exact.OutOfRange:
         return f"{name}: beyond e^690"
-    if not true <= found.primal - found.dual + found.rounding:
-        raise Defect(f"{name}: P is {float(true):.17g} above a point in 50 digits, the certificate says {found!r}")
+    for found in certificates:
+        if not true <= found.primal - found.dual + (found.rounding or 0.0):
+            raise Defect(f"{name}: P is {float(true):.17g} above a point in 50 digits, the certificate says {found!r}")
     return f"{name}: within the bound"

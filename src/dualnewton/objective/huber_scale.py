@@ -166,11 +166,13 @@ class HuberScaleProblem(AroundProblem):
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
         return linear if np.all(np.abs(along) <= allowed) else -math.inf
 
-    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
-        """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
-        if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
-            return pair
-        return pair.with_rounding(scale_bound(self, pair))
+    def rounding_of(self, pair: CertifiedPair) -> float | None:
+        return scale_bound(self, pair)
+
+    def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
+        from dualnewton.objective.extended import scale_pair  # rarely used
+
+        return scale_pair(self, pair)
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
         """Return P(w, b, σ) and D(α) of a pair whose certificate must be recomputed, for example one from a file."""

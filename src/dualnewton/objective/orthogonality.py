@@ -2,8 +2,9 @@
 
     P₀(θ) = (1/n) Σ c_i φ(z_i),  z = Ãθ + o        D₀(α) = −(1/n) Σ c_i (φ*(−α_i) + o_i α_i)  if Ãᵀcα = 0, else −∞
 
-In floating-point arithmetic r = Ãᵀcα is small, not zero. The proof has a dual point near α that is orthogonal exactly. With weights
-m_i ≥ 0, G = Σ c_i m_i x̃_i x̃_iᵀ and u = G⁻¹r this is α_i − δ_i, δ_i = m_i x̃_iᵀu. It is not computed; G ⪰ c_i m_i x̃_i x̃_iᵀ gives
+In floating-point arithmetic r = Ãᵀcα is small, not zero. The proof uses a dual point near α that is exactly orthogonal. With
+weights m_i ≥ 0, G = Σ c_i m_i x̃_i x̃_iᵀ and u = G⁻¹r it is α_i − δ_i, δ_i = m_i x̃_iᵀu. It is not computed, since
+G ⪰ c_i m_i x̃_i x̃_iᵀ gives
 
     Σ c_i δ_i²/m_i = rᵀG⁻¹r ≤ T²,    |δ_i| ≤ T (m_i/c_i)^½,    T = ‖Sr‖ / λ^½,    λ ≤ λ_min(SGS)
 
@@ -44,6 +45,9 @@ LIGHTEST = 1e-6
 
 FARTHEST = 2.0**20
 """Largest factor F."""
+
+SMALLEST = 1e-280
+"""Smallest sum of squares of a feature: products that underflow are then negligible against it."""
 
 FLOAT64 = Roundoff()
 
@@ -119,7 +123,9 @@ def _varying(problem: Problem) -> Any:
 def _scaled_norm(G: np.ndarray, excess: np.ndarray, error: float) -> float | None:
     """Return an upper bound of (rᵀG⁻¹r)^½ for |r| ≤ excess, where |G_jk| has the error (G_jj G_kk)^½ times ``error``."""
     diagonal = G.diagonal()
-    if not (diagonal.min() > 0.0 and diagonal.max() < math.inf):
+    if not diagonal.size:
+        return 0.0
+    if not (diagonal.min() > SMALLEST and diagonal.max() < math.inf):
         return None
     scale = np.ldexp(1.0, -(np.frexp(diagonal)[1] >> 1))  # powers of two: the scaled matrix has no new errors
     smallest, scaled = smallest_eigenvalue(scale[:, None] * G * scale, error), scale * excess

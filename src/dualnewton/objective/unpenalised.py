@@ -118,11 +118,13 @@ class Unpenalised(AroundProblem):
         given = self.data.placed(alpha)
         return pair.proved_by(given, self.dual(given))
 
-    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
-        """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
-        if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
-            return pair
-        return pair.with_rounding(unpenalised_bound(self, pair, nothing=self.view.zero))
+    def rounding_of(self, pair: CertifiedPair) -> float | None:
+        return unpenalised_bound(self, pair)
+
+    def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
+        from dualnewton.objective.extended import unpenalised_pair  # rarely used
+
+        return unpenalised_pair(self, pair)
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
