@@ -112,11 +112,12 @@ class Unpenalised(AroundProblem):
 
     def proved_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Do the same, and return the model and the dual point, without a bound on rounding errors."""
-        pair = self.certified_pair(w, intercept)
-        if alpha is None:
-            return pair
-        given = self.data.placed(alpha)
-        return pair.proved_by(given, self.dual(given))
+        with np.errstate(over="ignore", invalid="ignore"):  # values that overflow give an infinite gap
+            pair = self.certified_pair(w, intercept)
+            if alpha is None:
+                return pair
+            given = self.data.placed(alpha)
+            return pair.proved_by(given, self.dual(given))
 
     def rounding_of(self, pair: CertifiedPair) -> float | None:
         return unpenalised_bound(self, pair)
@@ -248,7 +249,12 @@ class View:
         return columns[:, 0] if self.columns == 1 else columns
 
     def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular."""
+        """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular.
+
+        If sums overflow, there is no such matrix, and the function returns zero.
+        """
+        if not np.isfinite(H).all():
+            return np.zeros_like
         V, reciprocal, scale = _decomposed(H, scaled=True)
         # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:

@@ -64,9 +64,11 @@ def _bound(
         return None
     # 1. The errors of Σ c_i φ(z_i), Σ c_i φ*(−α_i) and Σ c_i o_i α_i.
     linear = sizes.margins * sizes.dual if unit.offset is not None else 0.0
-    error = (roundoff.terms + analysis.sums) * (loss.value_terms(sizes) + loss.conjugate_terms(sizes) + linear)
+    orthogonal = not alpha.any()  # α = 0 is orthogonal to everything, and −φ*(0) = min φ
+    terms = 0.0 if orthogonal and loss.nonnegative and dual <= 0.0 else loss.conjugate_terms(sizes) + linear
+    error = (roundoff.terms + analysis.sums) * (loss.value_terms(sizes) + terms)
     known = nothing + (change + error) / n + 8.0 * DOUBLE * (abs(primal) + abs(dual))
-    if not alpha.any():  # orthogonal to everything
+    if orthogonal:
         return known
     # 2. ⟨r, θ⟩ for r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
     error, norms = analysis.sums * analysis.mass, unit.data.feature_norms
