@@ -27,9 +27,10 @@ def test_the_smallest_eigenvalue_is_never_smaller_than_its_bound(digits):
     B = scale[:, None] * B * scale
     with mpmath.workdps(50):
         true = min(mpmath.eigsy(mpmath.matrix(np.tril(B) + np.tril(B, -1).T), eigvals_only=True))
-    found = smallest_eigenvalue(B.copy(), 1e-15)
-    assert found <= max(true, 0)
-    assert (found > 0.0) == (digits <= 8)
+    for order in ("C", "F"):
+        found = smallest_eigenvalue(B.copy(order=order), 1e-15)
+        assert found <= max(true, 0)
+        assert (found > 0.0) == (digits <= 8)
 
 
 def drawn(loss, seed, n=40, d=4):
@@ -63,7 +64,9 @@ LOSSES = [
 @pytest.mark.parametrize("seed", [0, 1])
 def test_without_a_penalty_no_point_in_50_digits_is_better_than_stated(loss, seed):
     X, y, c = drawn(loss, seed)
-    problem = Unpenalised(sp.csr_array(X) if seed else X, y, loss, sample_weight=c if seed else None, fit_intercept=True)
+    problem = Unpenalised(
+        sp.csr_array(X) if seed else X, y, loss, sample_weight=c if seed else None, fit_intercept=True
+    )
     claim = exact.Objective(X, y, loss, None, 0.0, problem.sample_weight, None, True, exact.digits)
     result = dn.solve(problem, tol=1e-9, random_state=0)
     assert result.converged
@@ -102,7 +105,9 @@ def test_nonnegative_coefficients_without_a_penalty():
     assert found.rounding == model.certificate_.rounding <= 1e-11 * found.primal
     # The best model with the same features may have negative coefficients in general; here it does not.
     claim = exact.Objective(X[:, kept], y, losses.Squared(), None, 0.0, None, None, True, exact.digits)
-    assert 0 <= excess_without_penalty(claim, replace(pair, w=pair.w[kept])) <= found.primal - found.dual + found.rounding
+    assert (
+        0 <= excess_without_penalty(claim, replace(pair, w=pair.w[kept])) <= found.primal - found.dual + found.rounding
+    )
 
 
 def test_dependent_features_have_no_bound_and_zero_features_do_not_matter():

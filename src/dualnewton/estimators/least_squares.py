@@ -21,7 +21,6 @@ from dualnewton.losses import Squared
 from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.moments import Moments, origin_of
-from dualnewton.objective.problem import AroundProblem
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
@@ -114,7 +113,9 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         free, kind = self.fit_intercept, NonNegativeUnpenalised if self.positive else Unpenalised
         more: dict[str, Any] = {"sample_weight": data.sample_weight, "fit_intercept": free}
         loss, targets = Squared(), data.y.reshape(n, -1)
-        objectives = [kind(data.matrix, some_columns(targets, k), loss, **more) for k in range(targets.shape[1])]
+        first = kind(data.matrix, some_columns(targets, 0), loss, **more)
+        others = range(1, targets.shape[1])
+        objectives = [first, *(first.with_target(some_columns(targets, k)) for k in others)]
         if self.positive:
             equations = _System.of(data, fit_intercept=free)
             return [
@@ -135,7 +136,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
             for k, (objective, w, alpha) in each
         ]
 
-    def _result(self, objective: AroundProblem, pair: CertifiedPair, reason: str) -> Result:
+    def _result(self, objective: Unpenalised, pair: CertifiedPair, reason: str) -> Result:
         pair = objective.bounded(pair)
         found, plan = pair.certificate, direct_plan(objective.unit, reason)
         met = {Status.CONVERGED: found.meets(self.tol), Status.ROUNDING: found.relative_gap <= self.tol}

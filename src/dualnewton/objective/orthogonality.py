@@ -52,19 +52,30 @@ SMALLEST = 1e-280
 FLOAT64 = Roundoff()
 
 
-class Correction(NamedTuple):
-    """Bounds of a correction δ that makes a dual point orthogonal.
+class Independence(NamedTuple):
+    """A proof that the features are linearly independent on some rows, by which dual points are made orthogonal to them.
 
     Attributes
     ----------
     rows : Selection
         The rows whose δ_i is not zero.
-    length : float
-        T.
+    kept : array of int, or ...
+        The features that are not zero, and the intercept.
+    scale : array
+        The diagonal of S.
+    smallest : float
+        λ ≤ λ_min(SGS).
     """
 
     rows: Selection
-    length: float
+    kept: Any
+    scale: np.ndarray
+    smallest: float
+
+    def length(self, excess: np.ndarray) -> float:
+        """Return T for a dual point whose |Ãᵀcα| is at most ``excess``, of the features and, last, of the intercept."""
+        scaled = self.scale * excess[self.kept]
+        return 1.01 * math.sqrt(float(scaled.dot(scaled)) / self.smallest)
 
 
 def room_of(problem: Problem, alpha: Any) -> Any:
@@ -74,8 +85,8 @@ def room_of(problem: Problem, alpha: Any) -> Any:
     return np.where(np.isinf(room), 1.0, np.maximum(room, 0.0))
 
 
-def correction(problem: Problem, room: Any | None, excess: np.ndarray) -> Correction | None:
-    """Return a correction of a dual point whose |Ãᵀcα| is at most ``excess``; None if none is proved to exist.
+def independence(problem: Problem, room: Any | None = None) -> Independence | None:
+    """Prove that the features are linearly independent; None if the proof fails.
 
     Parameters
     ----------
@@ -83,8 +94,6 @@ def correction(problem: Problem, room: Any | None, excess: np.ndarray) -> Correc
         The problem, with any penalty.
     room : row array, optional
         m_i; ones by default.
-    excess : array of shape (d,) or (d + 1,)
-        A bound for each feature and, last, for the intercept, if there is one.
     """
     kept = _varying(problem)
     if kept is None:
@@ -97,15 +106,15 @@ def correction(problem: Problem, room: Any | None, excess: np.ndarray) -> Correc
         if not 0.0 < largest < math.inf:
             return None
         all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
-    few = ROWS * len(excess) + MORE_ROWS
+    few = ROWS * (problem.d + 1) + MORE_ROWS
     for most in (few, all_rows.size) if all_rows.size > few else (few,):
         rows = all_rows[:: -(-all_rows.size // most)]
         G = data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
         if kept is not Ellipsis:
             G = G[np.ix_(kept, kept)]
         # Each entry is a sum of products of three numbers.
-        if (found := _scaled_norm(G, excess[kept], FLOAT64.gamma(rows.size + 8))) is not None:
-            return Correction(rows, 1.01 * found)
+        if (found := _scaled(G, FLOAT64.gamma(rows.size + 8))) is not None:
+            return Independence(rows, kept, *found)
     return None
 
 
@@ -120,16 +129,16 @@ def _varying(problem: Problem) -> Any:
     return np.append(np.flatnonzero(~zero), np.arange(problem.d, problem.d + problem.fit_intercept))
 
 
-def _scaled_norm(G: np.ndarray, excess: np.ndarray, error: float) -> float | None:
-    """Return an upper bound of (rᵀG⁻¹r)^½ for |r| ≤ excess, where |G_jk| has the error (G_jj G_kk)^½ times ``error``."""
+def _scaled(G: np.ndarray, error: float) -> tuple[np.ndarray, float] | None:
+    """Return the diagonal of S and λ; None if no λ > 0 is proved. G_jk has the error (G_jj G_kk)^½ times ``error``."""
     diagonal = G.diagonal()
     if not diagonal.size:
-        return 0.0
+        return diagonal, 1.0
     if not (diagonal.min() > SMALLEST and diagonal.max() < math.inf):
         return None
     scale = np.ldexp(1.0, -(np.frexp(diagonal)[1] >> 1))  # powers of two: the scaled matrix has no new errors
-    smallest, scaled = smallest_eigenvalue(scale[:, None] * G * scale, error), scale * excess
-    return math.sqrt(float(scaled.dot(scaled)) / smallest) if smallest > 0.0 else None
+    smallest = smallest_eigenvalue(scale[:, None] * G * scale, error)
+    return (scale, smallest) if smallest > 0.0 else None
 
 
 def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
@@ -138,44 +147,46 @@ def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
     Parameters
     ----------
     B : array of shape (m, m)
-        The matrix, symmetric up to rounding, with a diagonal between ½ and 2. Its lower triangle is used.
+        The matrix, symmetric up to rounding, with a diagonal between ½ and 2, which is overwritten. Its lower triangle is used.
     error : float
         The entries B_jk have errors of at most (B_jj B_kk)^½ times this: a matrix of norm tr(B) times this.
     """
     from scipy.linalg.lapack import dpotrf
 
-    diagonal, places = B.diagonal().copy(), B.reshape(-1)[:: len(B) + 1]
+    diagonal = B.diagonal().copy()
     factor = FLOAT64.gamma(len(B) + 2)
     lost = 1.01 * (factor / (1.0 - factor) + error) * float(diagonal.sum()) + 8.0 * DOUBLE
     for shift in SHIFTS:
         if shift <= 2.0 * lost:
             break
-        np.subtract(diagonal, shift, out=places)
+        np.fill_diagonal(B, diagonal - shift)
         if dpotrf(B, lower=True, clean=False)[1] == 0:
             return shift - lost
     return 0.0
 
 
-def growth(problem: Problem, found: Correction, alpha: Any, room: Any, z: Any, change: float) -> float | None:
+def growth(
+    problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float
+) -> float | None:
     """Return a bound of Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)); None if the correction may leave the domain of φ*.
 
     Parameters
     ----------
     problem : Problem
         The problem, with any penalty.
-    found : Correction
-        Bounds of δ.
+    rows, length
+        The rows whose δ_i is not zero, and T.
     alpha, room, z : row arrays
         α, m and the margins, whose errors e are bounded by ``change`` ≥ (Σ c_i e_i²)^½.
     """
-    loss, take, rows = problem.loss, problem.data.take, found.rows
-    y, c, m, v, z = (take(values, rows) for values in (problem.y, problem.c, room, -alpha, z))
-    if found.length == 0.0:
+    if length == 0.0:
         return 0.0
-    factor = min(FARTHEST, 0.5 * math.sqrt(float((c * m).min())) / found.length)
+    loss, take = problem.loss, problem.data.take
+    y, c, m, v, z = (take(values, rows) for values in (problem.y, problem.c, room, -alpha, z))
+    factor = min(FARTHEST, 0.5 * math.sqrt(float((c * m).min())) / length)
     if not factor >= 1.0:
         return None
-    far = factor * found.length * np.sqrt(m / c)
+    far = factor * length * np.sqrt(m / c)
     value, ends = loss.value(z, y), [(v + move, loss.conjugate(v + move, y)) for move in (far, -far)]
     h = np.maximum(*(conjugate - at * z for at, conjugate in ends)) + value
     terms = np.abs(value) + (np.abs(v) + far) * (np.abs(z) + 2.0 * np.abs(loss.label_sizes(y)) + 1.0)
@@ -184,4 +195,4 @@ def growth(problem: Problem, found: Correction, alpha: Any, room: Any, z: Any, c
     errors = 2.0 * (FLOAT64.terms + FLOAT64.gamma(rows.size + 8))
     total = max(float(c @ h), 0.0) + errors * float(c @ terms)
     # The h_i of the proof are those of the computed margins: δ times their errors is the rest.
-    return total / factor + 1.01 * found.length * math.sqrt(float(m.max())) * change
+    return total / factor + 1.01 * length * math.sqrt(float(m.max())) * change

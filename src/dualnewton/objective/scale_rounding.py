@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.objective.orthogonality import correction, room_of
+from dualnewton.objective.orthogonality import independence, room_of
 from dualnewton.objective.rounding import FLOAT64
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
@@ -119,11 +119,11 @@ def _orthogonal(problem: HuberScaleProblem, pair: CertifiedPair, excess: np.ndar
     """
     unit, alpha = problem.unit, np.asarray(pair.alpha, dtype=np.float64)
     room = room_of(unit, alpha)
-    if (found := correction(unit, room, excess)) is None:
+    if (proof := independence(unit, room)) is None:
         return None
-    take, T = unit.data.take, found.length
+    take, T = unit.data.take, proof.length(excess)
     r = unit.margins(pair.w, pair.intercept) - unit.y
-    c, m, a, r = (take(values, found.rows) for values in (unit.c, room, alpha, r))
+    c, m, a, r = (take(values, proof.rows) for values in (unit.c, room, alpha, r))
     if not 0.25 * float((c * m).min()) >= T * T:
         return None
     of_r, of_alpha = (1.01 * T * math.sqrt(float((c * m) @ np.square(each))) for each in (r, a))

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
@@ -65,6 +66,7 @@ class Unpenalised(AroundProblem):
     scheme: ClassVar[str] = "no penalty"
     lam: ClassVar[float] = 0.0
     regularizer: ClassVar[Regularizer] = L2()
+    first: ClassVar[Unpenalised | None] = None
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:
@@ -89,6 +91,17 @@ class Unpenalised(AroundProblem):
     def view(self) -> View:
         """The models as matrices."""
         return View(self.unit)
+
+    @cached_property
+    def independence(self) -> Independence | None:
+        """A proof that the features are linearly independent, for a loss whose curvature is constant."""
+        return independence(self.unit) if self.first is None else self.first.independence
+
+    def with_target(self, y: Any) -> Self:
+        """Return the problem with another target; the two share the proof above and the norms of the features."""
+        found = replace(self, X=self.data, y=y)
+        vars(found)["first"] = self
+        return found
 
     def starting_pair(self, start: Any = None) -> CertifiedPair:
         """Certify the starting point of a run: the model of an earlier result or, without one, zero."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.objective.orthogonality import correction, growth, room_of
+from dualnewton.objective.orthogonality import growth, independence, room_of
 from dualnewton.objective.rounding import FLOAT64, _Analysis
 
 if TYPE_CHECKING:
@@ -81,12 +81,13 @@ def _bound(
         along += float(excess[d]) * abs(float(b))
     known += 1.01 * along / n
     # 3. The growth of h.
-    quadratic = loss.curvature is Curvature.CONSTANT
-    room = None if quadratic else room_of(unit, alpha)
-    if (found := correction(unit, room, excess)) is None:
-        return None
-    if room is None:  # h is a quadratic function of v, whose second derivative is 1/φ″
-        T = found.length / math.sqrt(0.99 * float(loss.second_derivative(0.0 * unit.y[:1], unit.y[:1])[0]))
+    if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
+        if (proof := problem.independence) is None:
+            return None
+        T = proof.length(excess) / math.sqrt(0.99 * float(loss.second_derivative(0.0 * unit.y[:1], unit.y[:1])[0]))
         return known + T * (math.sqrt(2.0 * n * (max(primal - dual, 0.0) + known)) + 0.5 * T) / n
-    further = growth(unit, found, alpha, room, unit.margins(w, b), sizes.change)
+    room = room_of(unit, alpha)
+    if (proof := independence(unit, room)) is None:
+        return None
+    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), sizes.change)
     return None if further is None else known + further / n
