@@ -119,6 +119,17 @@ def test_dependent_features_have_no_bound_and_zero_features_do_not_matter():
     assert perfect.certificate_.relative_gap == 0.0
 
 
+def test_least_squares_with_little_noise_converges_by_extended_precision():
+    X, _, _ = drawn(losses.Squared(), 0)
+    y = X.sum(axis=1) + 1e-7 * np.random.default_rng(0).standard_normal(40)
+    model = dn.LinearRegression(tol=1e-6).fit(X, y)
+    problem = Unpenalised(X, y, losses.Squared(), fit_intercept=True)
+    certificate = model.certificate_
+    assert problem.certify(model.coef_, model.intercept_, model.dual_coef_).rounding > 1e-6 * certificate.primal
+    assert certificate.bound <= 1e-6 * certificate.primal
+    assert dn.certify(model, X, y, exact=True).bound <= 1e-6 * certificate.primal
+
+
 def test_a_model_whose_losses_overflow_is_certified_as_far_from_the_optimum():
     X, y, _ = drawn(losses.Poisson(), 0)
     problem = Unpenalised(X, y, losses.Poisson())

@@ -25,6 +25,7 @@ from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
 from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.track import proved
 
 EXPANDED = 1 << 24
 """Largest number of entries of a sparse X that is made dense and decomposed; a larger X is solved by its moments."""
@@ -137,7 +138,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         ]
 
     def _result(self, objective: Unpenalised, pair: CertifiedPair, reason: str) -> Result:
-        pair = objective.bounded(pair)
+        pair = proved(objective, pair, self.tol)
         found, plan = pair.certificate, direct_plan(objective.unit, reason)
         met = {Status.CONVERGED: found.meets(self.tol), Status.ROUNDING: found.relative_gap <= self.tol}
         status = Status.first(met) or Status.NO_PROGRESS

@@ -451,7 +451,10 @@ class AroundProblem:
             raise DualnewtonError(
                 "exact must be False for several classes without a penalty, which have no certificate in extended precision"
             )
-        return self.extended_pair(pair)
+        found = pair.certificate
+        return (
+            self.extended_pair(pair) if np.isfinite([found.primal, found.dual]).all() else pair
+        )  # outside of a domain
 
     data = property(lambda self: self.unit.data)
     n = property(lambda self: self.unit.n)

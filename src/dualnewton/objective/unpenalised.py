@@ -66,7 +66,7 @@ class Unpenalised(AroundProblem):
     scheme: ClassVar[str] = "no penalty"
     lam: ClassVar[float] = 0.0
     regularizer: ClassVar[Regularizer] = L2()
-    first: ClassVar[Unpenalised | None] = None
+    first: ClassVar[Unpenalised | None] = None  # the problem whose proof a further target shares
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:

@@ -89,5 +89,6 @@ def _bound(
     room = room_of(unit, alpha)
     if (proof := independence(unit, room)) is None:
         return None
-    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), sizes.change)
+    change = 1.01 * (FLOAT64.unit / roundoff.unit) * sizes.change  # h is evaluated in float64
+    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), change)
     return None if further is None else known + further / n
