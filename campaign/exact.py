@@ -327,7 +327,7 @@ class Objective:
         primal, primal_error = self._primal(X, W, b, c, o, penalty)
         # The dual point, as far as rounding allows: each −α_i into the domain of φ*, ᾱ into that of g*.
         bar, spread = (c[:, None] * A).T @ X / scale, (c[:, None] * np.abs(A)).T @ np.abs(X) / scale
-        shift = (n + 6) * U * spread
+        shift = (n + 6) * U * spread + (c[:, None] * np.abs(A - given)).T @ np.abs(X) / scale  # by sums, by balancing
         r = penalty.reach(bar)
         if 1 / r - 1 > 4 * shift.max() + BALANCED:
             raise Defect(f"the dual point is outside the domain of g* by {float(1 / r - 1):.3g}")

@@ -13,6 +13,7 @@ import numpy as np
 
 import dualnewton as dn
 from campaign import exact
+from campaign.around import around
 from campaign.fits import refused
 from campaign.parts import Defect, skipped
 from campaign.problems import STORAGES, Drawn, drawn, power
@@ -76,6 +77,7 @@ def case(seed: int, folder: Path) -> Counter[str]:  # noqa: ARG001
             problem = given.make()
             for pair in points(given, problem, rng):
                 counts[checked(given, problem, pair)] += 1
+            counts.update(around(given, problem, rng))
         except dn.DualnewtonError as error:
             return Counter([refused(error)])
         except Exception as error:

@@ -208,3 +208,10 @@ def test_ties_go_to_the_first_and_later_equals_are_beaten():
     assert wide.rivals.tolist() == [1, 2]
     assert "a reason" in str(wide)
     assert wide.to_pandas()["may_be_best"].all()
+
+
+def test_no_score_is_bounded_after_the_time_limit():
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.warns(ConvergenceWarning):
+        model = dn.LogisticRegressionCV(Cs=2, cv=2, certify_choice=True, time_limit=0.0).fit(X[:60], y[:60])
+    assert "time_limit was reached" in str(model.choice_certificate_)

@@ -179,6 +179,7 @@ def test_the_warning_says_what_the_gap_proves():
     with pytest.warns(ConvergenceWarning, match="This bound proves little") as seen:
         dn.Ridge(solver="sdca", max_iter=1, alpha=1e-9, tol=1e-12).fit(1e3 * X, y)
     assert "or tol" not in str(seen[0].message)
+    assert 'solver="auto" may choose a faster method than "sdca"' in str(seen[0].message)
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2]])

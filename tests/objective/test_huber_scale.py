@@ -15,7 +15,7 @@ import dualnewton as dn
 from dualnewton.objective import huber_scale
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.planning import small
-from dualnewton.solvers.outer.scale_search import FINER, FRACTION, ScaleSearch
+from dualnewton.solvers.outer.scale_search import FINER, FRACTION, Scales, ScaleSearch
 from dualnewton.solvers.protocol import Request
 from tuned import tuned
 
@@ -289,3 +289,15 @@ def test_limits_callbacks_and_starts():
 def test_a_singular_matrix_is_solved_in_the_least_squares_sense():
     H = np.diag([2.0, 0.0, 4.0])
     np.testing.assert_allclose(huber_scale._solved(H, np.array([2.0, 0.0, 8.0])), [1.0, 0.0, 2.0])
+
+
+def test_a_best_scale_of_zero_after_zero_was_tried():
+    """Residuals that vanish: the search returns to the scale zero, whose logarithm does not exist."""
+    assert Scales(1.0, tiny=-1.0).after(0.0).scale == 0.0
+    assert 0.0 < Scales(1e10, tiny=-1.0).after(1e-320).scale < 1e-300  # the quotient underflows
+
+
+def test_the_interior_point_method_is_refused_by_name():
+    problem = make()
+    with pytest.raises(dn.DualnewtonError, match='method="interior" needs a piecewise linear loss'):
+        dn.solve(problem, method="interior")

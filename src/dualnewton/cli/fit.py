@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 REMEDIES = {
-    "EPOCH_LIMIT": "a higher --max-epochs gets closer",
+    "EPOCH_LIMIT": "a higher --max-epochs gets closer; features of about equal scale and --method auto often help",
     "TIME_LIMIT": "a higher --time-limit gets closer",
     "ROUNDING": "features of about equal scale, float64 data or a larger --tol help",
     "NO_PROGRESS": "rounding prevents a smaller gap; features of about equal scale help",

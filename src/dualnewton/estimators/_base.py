@@ -42,6 +42,9 @@ REMEDIES = {
 }
 """Advice for each status in which a fit ends with a gap above ``tol``."""
 
+SLOW = (Status.EPOCH_LIMIT, Status.TIME_LIMIT, Status.NO_PROGRESS)
+"""Statuses after which another method may help: rounds of SDNA and SDCA need many epochs if features differ much in scale."""
+
 USELESS = 0.5
 """Relative gap above which a certificate proves little: the minimum may be as low as half of the objective."""
 
@@ -311,6 +314,8 @@ class CertifiedModel(BaseEstimator):
             which += f" ({', '.join(values[:NAMED_VALUES])}{more})"
         why, gap = worst.status.message.replace("max_epochs", "max_iter"), worst.certificate.relative_gap
         remedy = REMEDIES[worst.status].format(**self.get_params(deep=False))
+        if worst.status in SLOW and (solver := getattr(self, "solver", "auto")) in METHODS[1:]:
+            remedy += f'. solver="auto" may choose a faster method than "{solver}"'
         warn(
             f"{type(self).__name__} has a certified relative gap of {gap:.2e}, more than tol={self.tol:g}{which}, since {why}. "
             f"{NO_MINIMUM if unbounded else f'{meaning(gap)} {remedy}.'}",

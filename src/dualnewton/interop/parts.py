@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import MemoryData, linear
-from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
@@ -39,14 +39,20 @@ class Data(NamedTuple):
 
 
 class Objective(Protocol):
-    """An objective with a dual, which a certificate bounds: a :class:`Problem`, or an objective of another form."""
+    """An objective with a dual, which a certificate bounds, of another form than :class:`Problem`."""
 
     @property
     def columns(self) -> int:
         """K, the number of rows of ``coef_`` that belong to it."""
 
-    def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
+    def proved_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Certify (w, b); α is a dual point to try in addition to α(w)."""
+
+    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with a bound on the rounding errors of its certificate, if one is known."""
+
+    def extended(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with its certificate recomputed in extended precision."""
 
 
 @runtime_checkable
@@ -61,30 +67,28 @@ class Certifiable(Protocol):
 class Part:
     """One independent fit of a model: its objective, its point (w, b), and its dual point, if it has one."""
 
-    problem: Objective
+    problem: Problem | Objective
     w: np.ndarray
     intercept: Any = 0.0
     alpha: np.ndarray | None = None
 
     def certificate(self, *, exact: bool = False) -> Certificate:
         """Compute the certificate of (w, b) from the data, in extended precision if ``exact``."""
+        pair = self._pair()
+        return (self.problem.extended(pair) if exact else self.problem.bounded(pair)).certificate
+
+    def _pair(self) -> CertifiedPair:
+        """Return (w, b) with a dual point, which is searched where w does not determine it: at a kink of the loss."""
         problem = self.problem
-        if isinstance(problem, Problem):
-            pair = problem.certified_pair(self.w, self.intercept, self.alpha)
-            if problem.loss.kinked:
-                # At a kink the subgradient is not unique, so w does not determine α.
-                start = problem.alpha_of(self.w)
-                found = _search(pair.certificate, lambda **stop: solve(problem, warm_start=start, **stop))
-                pair = pair if found is None else pair.proved_by(found.alpha, found.certificate.dual)
-            return (problem.extended(pair) if exact else problem.bounded(pair)).certificate
-        if exact:
-            raise DualnewtonError(
-                f"exact must be False for {type(problem).__name__}, which has no extended certificates"
-            )
-        certificate = problem.certify(self.w, self.intercept, self.alpha)
-        if isinstance(problem, Unpenalised) and problem.loss.kinked:
-            return _sharpened(certificate, lambda **stop: solve(problem, **stop))
-        return certificate
+        if not isinstance(problem, Problem):
+            pair = problem.proved_pair(self.w, self.intercept, self.alpha)
+            return _sharpened(problem, pair) if isinstance(problem, Unpenalised) and problem.loss.kinked else pair
+        pair = problem.certified_pair(self.w, self.intercept, self.alpha)
+        if not problem.loss.kinked:
+            return pair
+        start = problem.alpha_of(self.w)
+        found = _search(pair.certificate, lambda **stop: solve(problem, warm_start=start, **stop))
+        return pair if found is None else pair.proved_by(found.alpha, found.certificate.dual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +99,23 @@ class AtScale:
     scale: float
     columns: int = 1
 
-    def certify(self, w: np.ndarray, intercept: float = 0.0, alpha: np.ndarray | None = None) -> Certificate:
+    def proved_pair(self, w: np.ndarray, intercept: float = 0.0, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Certify (w, b, σ) against all models with any scale."""
         if intercept != 0.0 and not self.problem.fit_intercept:
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
         # The certificate finds the best b and σ near the given ones; its dual point bounds the given ones as well. Its bound
         # is the squared error of the slopes divided by λ, and here λ is often tiny.
-        dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
-        certificate = Certificate(self.problem.primal(w, intercept, self.scale), dual)
-        return _sharpened(certificate, lambda **stop: solve(self.problem, **stop))
+        proof = self.problem.certified_pair(w, intercept, self.scale, alpha)
+        certificate = Certificate(self.problem.primal(w, intercept, self.scale), proof.certificate.dual)
+        return _sharpened(self.problem, CertifiedPair(proof.w, intercept, proof.alpha, certificate, self.scale))
+
+    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with a bound on the rounding errors of its certificate."""
+        return self.problem.bounded(pair)
+
+    def extended(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with its certificate recomputed in extended precision."""
+        return self.problem.extended(pair)
 
 
 def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:
@@ -153,9 +165,7 @@ def _search(certificate: Certificate, search: Callable[..., Result]) -> Result |
     return search(tol=FINEST, random_state=0, callback=is_sharp)
 
 
-def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:
-    """Return the certificate with the dual value found by a solver, if it is larger."""
-    found = _search(certificate, search)
-    return (
-        certificate if found is None else Certificate(certificate.primal, max(certificate.dual, found.certificate.dual))
-    )
+def _sharpened(problem: Unpenalised | HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair:
+    """Return the pair with the dual point found by a solver, if its dual value is larger."""
+    found = _search(pair.certificate, lambda **stop: solve(problem, **stop))
+    return pair if found is None else pair.proved_by(found.alpha, found.certificate.dual)

@@ -9,7 +9,7 @@ them are computed in the longer type. It takes about ten times as long as an ord
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,13 @@ from dualnewton.losses import Loss
 from dualnewton.losses.rounding import DOUBLE, ULPS, Roundoff
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
+from dualnewton.objective.scale_rounding import scale_bound
+from dualnewton.objective.unpenalised_rounding import unpenalised_bound
 
 if TYPE_CHECKING:
+    from dualnewton.objective.huber_scale import HuberScaleProblem
     from dualnewton.objective.problem import Problem
+    from dualnewton.objective.unpenalised import Unpenalised
 
 Long = np.longdouble
 
@@ -40,15 +44,8 @@ def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
     alpha = loss.closed(np.array(pair.alpha, dtype=Long), y)
     if problem.fit_intercept:  # sums that are zero in float64 may differ from zero here
         alpha = loss.rebalanced(alpha, y, problem.c)
-    mass, bar, total = problem.weighted(alpha), np.zeros((problem.d, K), dtype=Long), Long(0.0)
-    full = True
-    for rows, X in _blocks(problem):
-        own = problem.row_vectors.part(rows)
-        z = own.shifted((X @ w.T if K > 1 else X @ w) + b)
-        value = loss.value(z, y[rows])
-        full = full and value.dtype == Long
-        total += value.sum() if own.c is None else own.c @ value
-        bar += X.T @ mass[rows].reshape(-1, K)
+    mass = problem.weighted(alpha)
+    total, bar, full = sums(problem, lambda z, rows: loss.value(z, y[rows]), w, b, mass)
     bar = (bar.T if K > 1 else bar[:, 0]) / (Long(problem.lam) * n)
     if problem.regularizer.form.is_general:  # its functions accept float64 only
         w, bar = pair.w, bar.astype(np.float64)
@@ -65,6 +62,62 @@ def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
     return CertifiedPair(
         pair.w, pair.intercept, pair.alpha, Certificate(primal, dual, rounding=rounding), scale=pair.scale
     )
+
+
+def sums(
+    problem: Problem, value: Callable[[np.ndarray, slice], np.ndarray], w: np.ndarray, b: np.ndarray, mass: np.ndarray
+) -> tuple[Any, np.ndarray, bool]:
+    """Return Σ c_i φ_i, Σ mass_i x_i of shape (d, K), and whether all φ_i have extended precision.
+
+    ``value`` computes φ of some rows from their margins with offsets.
+    """
+    K, total, full = problem.columns, Long(0.0), True
+    along = np.zeros((problem.d, K), dtype=Long)
+    for rows, X in _blocks(problem):
+        own = problem.row_vectors.part(rows)
+        found = value(own.shifted((X @ w.T if K > 1 else X @ w) + b), rows)
+        full = full and found.dtype == Long
+        total += found.sum() if own.c is None else own.c @ found
+        along += X.T @ mass[rows].reshape(-1, K)
+    return total, along, full
+
+
+def unpenalised_pair(problem: Unpenalised, pair: CertifiedPair) -> CertifiedPair:
+    """Return the pair of a problem without a penalty, of one column, with its certificate computed in extended precision."""
+    unit = problem.unit
+    loss, y, n = precise(unit.loss), labels(unit), unit.n
+    w, b, alpha = (np.asarray(each, dtype=Long) for each in (pair.w, pair.intercept, pair.alpha))
+    alpha = loss.closed(alpha, y)
+    mass = unit.weighted(alpha)
+    total, along, full = sums(unit, lambda z, rows: loss.value(z, y[rows]), w, b, mass)
+    conjugates, sizes = _conjugates(unit, loss.conjugate(-alpha, y), mass)
+    found = replace(pair, certificate=Certificate(float(total / n), float(-conjugates / n)))
+    roundoff = EXTENDED if full else replace(EXTENDED, terms=ULPS * DOUBLE)
+    off = np.append(along[:, 0], mass.sum()) if unit.fit_intercept else along[:, 0]
+    rounding = unpenalised_bound(problem, found, roundoff=roundoff, conjugates=1.01 * sizes, off=off)
+    return found.with_rounding(rounding)
+
+
+def scale_pair(problem: HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair:
+    """Return the pair of Huber's regression with a scale with its certificate computed in extended precision."""
+    unit, sigma = problem.unit, Long(pair.scale)
+    y, n, epsilon, lam = labels(unit), unit.n, Long(problem.epsilon), Long(problem.lam)
+    w, b, alpha = (np.asarray(each, dtype=Long) for each in (pair.w, pair.intercept, pair.alpha))
+    if unit.fit_intercept and problem.lam > 0.0:
+        alpha = unit.loss.rebalanced(alpha, y, unit.c)
+    mass = unit.weighted(alpha)
+
+    def value(z: np.ndarray, rows: slice) -> np.ndarray:
+        size = np.abs(z - y[rows])
+        slope = np.minimum(size, epsilon * sigma) / sigma if sigma > 0.0 else epsilon
+        return np.asarray(sigma / 2 + slope * (size - sigma * slope / 2))
+
+    total, along, _ = sums(unit, value, w, b, mass)
+    primal, dual, along = total / n + lam * (w @ w) / 2, mass @ y / n, along[:, 0]
+    if lam > 0.0:
+        dual = dual - along @ along / (2 * lam * n * n)
+    found = replace(pair, certificate=Certificate(float(primal), float(dual)))
+    return found.with_rounding(scale_bound(problem, replace(found, alpha=alpha), roundoff=EXTENDED, along=along))
 
 
 def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:

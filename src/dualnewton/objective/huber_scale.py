@@ -27,6 +27,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.objective.scale_rounding import scale_bound
 from dualnewton.row_arrays import blocks, mapped, on_host
 from dualnewton.validation import positive, vector
 
@@ -164,6 +165,14 @@ class HuberScaleProblem(AroundProblem):
             return linear - 0.5 * float(along @ along) / (self.lam * unit.n**2)
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
         return linear if np.all(np.abs(along) <= allowed) else -math.inf
+
+    def rounding_of(self, pair: CertifiedPair) -> float | None:
+        return scale_bound(self, pair)
+
+    def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
+        from dualnewton.objective.extended import scale_pair  # rarely used
+
+        return scale_pair(self, pair)
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
         """Return P(w, b, σ) and D(α) of a pair whose certificate must be recomputed, for example one from a file."""

@@ -424,17 +424,37 @@ class AroundProblem:
 
     unit: Any
     own_starts = True
-    extends = False
+
+    def rounding_of(self, pair: CertifiedPair) -> float | None:
+        """Return a bound on the rounding errors of a certificate; None if none is known."""
+        raise NotImplementedError
+
+    def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with its certificate recomputed in extended precision."""
+        raise NotImplementedError
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
-        """Return the pair unchanged: no bound on the rounding errors of this objective is known."""
-        return pair
+        """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
+        if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
+            return pair
+        return pair.with_rounding(self.rounding_of(pair))
 
-    def extended(self, pair: CertifiedPair) -> CertifiedPair:  # noqa: ARG002
-        """Raise an error: this objective has no certificates in extended precision."""
-        raise DualnewtonError(
-            f"exact must be False for {type(self).__name__}, which has no certificate in extended precision"
-        )
+    @property
+    def extends(self) -> bool:
+        """Whether certificates can be recomputed in extended precision: for losses of one column, with the rows here."""
+        return bool(self.columns == 1 and self.unit.extends)
+
+    def extended(self, pair: CertifiedPair) -> CertifiedPair:
+        """Return the pair with its certificate recomputed in extended precision; raise an error if that is not possible."""
+        self.data.capabilities.require_local("a certificate in extended precision")
+        if self.columns > 1:
+            raise DualnewtonError(
+                "exact must be False for several classes without a penalty, which have no certificate in extended precision"
+            )
+        found = pair.certificate
+        return (
+            self.extended_pair(pair) if np.isfinite([found.primal, found.dual]).all() else pair
+        )  # outside of a domain
 
     data = property(lambda self: self.unit.data)
     n = property(lambda self: self.unit.n)

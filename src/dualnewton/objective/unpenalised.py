@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.objective.unpenalised_rounding import unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.row_arrays import on_host
 
@@ -64,6 +66,7 @@ class Unpenalised(AroundProblem):
     scheme: ClassVar[str] = "no penalty"
     lam: ClassVar[float] = 0.0
     regularizer: ClassVar[Regularizer] = L2()
+    first: ClassVar[Unpenalised | None] = None  # the problem whose proof a further target shares
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:
@@ -89,6 +92,17 @@ class Unpenalised(AroundProblem):
         """The models as matrices."""
         return View(self.unit)
 
+    @cached_property
+    def independence(self) -> Independence | None:
+        """A proof that the features are linearly independent, for a loss whose curvature is constant."""
+        return independence(self.unit) if self.first is None else self.first.independence
+
+    def with_target(self, y: Any) -> Self:
+        """Return the problem with another target; the two share the proof above and the norms of the features."""
+        found = replace(self, X=self.data, y=y)
+        vars(found)["first"] = self
+        return found
+
     def starting_pair(self, start: Any = None) -> CertifiedPair:
         """Certify the starting point of a run: the model of an earlier result or, without one, zero."""
         if (size := self.columns * (self.d + 1)) > MOST:
@@ -107,11 +121,24 @@ class Unpenalised(AroundProblem):
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Certify (w, b) with the projection of α_i = −φ′(z_i), or with the given α if its dual value is larger."""
-        pair = self.certified_pair(w, intercept)
-        if alpha is None:
-            return pair.certificate
-        given = self.data.placed(alpha)
-        return pair.proved_by(given, self.dual(given)).certificate
+        return self.bounded(self.proved_pair(w, intercept, alpha)).certificate
+
+    def proved_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
+        """Do the same, and return the model and the dual point, without a bound on rounding errors."""
+        with np.errstate(over="ignore", invalid="ignore"):  # values that overflow give an infinite gap
+            pair = self.certified_pair(w, intercept)
+            if alpha is None:
+                return pair
+            given = self.data.placed(alpha)
+            return pair.proved_by(given, self.dual(given))
+
+    def rounding_of(self, pair: CertifiedPair) -> float | None:
+        return unpenalised_bound(self, pair)
+
+    def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
+        from dualnewton.objective.extended import unpenalised_pair  # rarely used
+
+        return unpenalised_pair(self, pair)
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
@@ -211,7 +238,7 @@ class View:
     @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each feature."""
-        return np.sqrt(self.problem.data.column_norms(self.problem.data.ones()))
+        return self.problem.data.feature_norms
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i, with their offsets."""
@@ -235,7 +262,12 @@ class View:
         return columns[:, 0] if self.columns == 1 else columns
 
     def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular."""
+        """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular.
+
+        If sums overflow, there is no such matrix, and the function returns zero.
+        """
+        if not np.isfinite(H).all():
+            return np.zeros_like
         V, reciprocal, scale = _decomposed(H, scaled=True)
         # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:
@@ -255,7 +287,12 @@ class View:
     def primal(self, theta: np.ndarray) -> float:
         """P₀."""
         value = self.problem.primal_at(self.margins(theta), self.nothing)
-        return 0.0 if self.quadratic and value <= NOTHING * float(np.square(self.problem.y).max()) else value
+        return 0.0 if value <= self.zero else value
+
+    @cached_property
+    def zero(self) -> float:
+        """The mean loss up to which P₀ counts as zero, which a bound on rounding errors includes."""
+        return NOTHING * float(np.square(self.problem.y).max()) if self.quadratic else -math.inf
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀ of an orthogonal point."""

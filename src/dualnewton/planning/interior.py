@@ -40,7 +40,7 @@ def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
     """Say why the method does not apply to a problem; None where it does."""
-    loss, able = problem.loss, problem.data.capabilities
+    loss, able = problem.unit.loss, problem.data.capabilities
     if not able.local:
         return f"needs all dual variables in memory, but {able.reason}"
     if problem.columns > 1 or (pieces := problem.unit.pieces) is None:

@@ -180,7 +180,7 @@ class Scored:
         self.params = [_check_method_params(indexed(data), params, indices=rows) for rows in folds.tests]
         self.name = "accuracy" if own else search.scoring if isinstance(search.scoring, str) else "score"
         weights = [more.get("sample_weight") for more in self.params]
-        self.proofs = Proofs(data.matrix, folds, weights, self.name, session.tuning)
+        self.proofs = Proofs(data.matrix, folds, weights, self.name, session.tuning, session.deadline)
 
     def score(self, grid: Grid, wanted: Sequence[Place], fits: GridFits) -> None:
         """Score the models of these values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -54,12 +55,21 @@ class Proofs:
         The name of the score.
     tuning : Tuning
         Has the largest size of a Hessian that is computed.
+    deadline : float
+        The moment of ``time.perf_counter`` after which no score is bounded: a Hessian for each model takes longer than the fits.
     """
 
     def __init__(
-        self, data: Data, folds: Folds, weights: Sequence[np.ndarray | None], scoring: str, tuning: Tuning
+        self,
+        data: Data,
+        folds: Folds,
+        weights: Sequence[np.ndarray | None],
+        scoring: str,
+        tuning: Tuning,
+        deadline: float = math.inf,
     ) -> None:
         self.data, self.folds, self.weights, self.scoring, self.tuning = data, folds, weights, scoring, tuning
+        self.deadline = deadline
         self.samples: dict[tuple[int, bool], Sample] = {}
         self.reason = ""
 
@@ -87,6 +97,9 @@ class Proofs:
         """Return an interval that contains the score of the minimiser, given a model and its held-out predictions and score."""
         if self.scoring not in BOUNDS:
             self.reason = f"no bound is known for the score {self.scoring!r}"
+            return UNKNOWN
+        if time.perf_counter() >= self.deadline:
+            self.reason = "time_limit was reached"
             return UNKNOWN
         return interval(self.scoring, held, score, self._spread(fold, problem, model))
 

@@ -255,9 +255,10 @@ class Scales:
     def after(self, found: float) -> Scales:
         """Return the scales after a fit at ``scale`` whose residuals have the best scale ``found``."""
         falls = self.falls + 1 if found < 0.5 * self.scale else 0
-        if self.scale == 0.0 or found <= EXACT * self.tiny:
+        if 0.0 in (self.scale, found) or found <= EXACT * self.tiny:
             return replace(self, scale=found if self.scale == 0.0 else 0.0, tiny=-1.0)
-        at, step = math.log(self.scale), math.log(found / self.scale)
+        at = math.log(self.scale)
+        step = math.log(found) - at
         low, high = (at, self.high) if step > 0.0 else (self.low, at)
         points, there = (*self.points[-1:], (at, step)), at + step
         if len(points) == 2:

@@ -1,0 +1,161 @@
+"""Bounds of rounding errors of objectives without a penalty and of Huber's scale: no point in 50 digits is better than stated.
+
+Newton's method in 50 digits looks for a better point, from the model of a certificate: P − P(better) ≤ P − P* must not exceed
+gap + rounding. Nothing here calls a loss of the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import dualnewton as dn
+from campaign import exact
+from campaign.parts import Defect
+from campaign.problems import Drawn, power
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.huber_scale import HuberScaleProblem
+from dualnewton.objective.unpenalised import Unpenalised
+
+Rng = np.random.Generator
+
+STEPS, HALVINGS = 12, 12
+"""Steps of Newton's method, and halvings of a step."""
+
+SMALL = 1e-12
+"""Step of differences: in 50 digits the second derivatives have 24 digits."""
+
+ENOUGH = 1e-35
+"""A step that lowers P by less than this fraction is the last one."""
+
+Point = Any
+"""θ in 50 digits, with the intercept and the scale last, if there are any."""
+
+
+def minimised(value: Callable[[Point], Any], slopes: Callable[[Point], tuple[Any, Any]], point: Point) -> Any:
+    """Return the smallest value that Newton's method with step halving finds; ``slopes`` gives the gradient and the Hessian."""
+    fifty = exact._fifty()
+    best = value(point)
+    for _ in range(STEPS):
+        g, H = slopes(point)
+        # A scaled matrix with a tiny ridge, in case it is singular.
+        scale = np.array([1 / fifty.sqrt(h) if h > 0 else fifty.mpf(1) for h in H.diagonal()], dtype=object)
+        scaled = fifty.matrix((scale[:, None] * H * scale).tolist())
+        for j in range(len(g)):
+            scaled[j, j] += fifty.mpf("1e-25")
+        step = scale * np.array(list(fifty.lu_solve(scaled, fifty.matrix((scale * g).tolist()))), dtype=object)
+        found = ((value(there), there) for k in range(HALVINGS) for there in [point - step / 2**k])
+        lower = next(((new, there) for new, there in found if new < best), None)
+        if lower is None or best - lower[0] <= ENOUGH * abs(best):
+            return best if lower is None else lower[0]
+        best, point = lower
+    return best
+
+
+def _rows(case: exact.Objective) -> tuple[Any, Any, Any]:
+    """Return the rows with an appended one for the intercept, the weights, and n."""
+    X = case.numbers(case.X)
+    if case.fit_intercept:
+        X = np.column_stack([X, case.numbers(np.ones(len(X)))])
+    c = case.numbers(np.ones(len(X)) if case.sample_weight is None else case.sample_weight)
+    return X, c, len(X)
+
+
+def _theta(case: exact.Objective, pair: CertifiedPair, *more: float) -> Any:
+    given = np.append(pair.w, pair.intercept) if case.fit_intercept else pair.w
+    return case.numbers(np.append(given, more))
+
+
+def excess_without_penalty(case: exact.Objective, pair: CertifiedPair) -> Any:
+    """Return P₀ of the pair minus the smallest known P₀."""
+    X, c, n = _rows(case)
+    o = case.numbers(np.zeros(n) if case.offset is None else case.offset)
+    h = case.numbers(SMALL)[()]
+
+    def losses(z: Any) -> Any:
+        return case.losses(z[:, None])
+
+    def value(theta: Any) -> Any:
+        return c @ losses(X @ theta + o) / n
+
+    def slopes(theta: Any) -> tuple[Any, Any]:
+        z = X @ theta + o
+        low, mid, high = losses(z - h), losses(z), losses(z + h)
+        return X.T @ (c * (high - low)) / (2 * h * n), X.T @ ((c * (high - 2 * mid + low))[:, None] * X) / (h * h * n)
+
+    theta = _theta(case, pair)
+    return value(theta) - minimised(value, slopes, theta)
+
+
+def excess_with_scale(case: exact.Objective, problem: HuberScaleProblem, pair: CertifiedPair) -> Any:
+    """Return P(w, b, σ) of the pair minus the smallest known P."""
+    X, c, n = _rows(case)
+    y, epsilon, lam = case.numbers(case.y), case.numbers(problem.epsilon)[()], case.numbers(problem.lam)[()]
+    penalised = case.numbers(np.arange(X.shape[1]) < case.X.shape[1]) * lam
+
+    def value(point: Any) -> Any:
+        theta, sigma = point[:-1], point[-1]
+        size = np.abs(X @ theta - y)
+        if sigma < 0:
+            return exact.INF
+        slope = epsilon + 0 * size if sigma == 0 else np.minimum(size / sigma, epsilon)
+        return c @ (sigma / 2 + slope * (size - sigma * slope / 2)) / n + (penalised * theta * theta).sum() / 2
+
+    def slopes(point: Any) -> tuple[Any, Any]:
+        theta, sigma = point[:-1], point[-1]
+        r = X @ theta - y
+        psi = np.maximum(-epsilon, np.minimum(r / sigma, epsilon))
+        V = np.column_stack([X, -psi])
+        inside = c * np.where(np.abs(r) <= epsilon * sigma, 1, 0)
+        H = V.T @ (inside[:, None] * V) / (sigma * n)
+        g = np.append(X.T @ (c * psi) / n + penalised * theta, c @ (1 - psi * psi) / (2 * n))
+        for j in range(len(theta)):
+            H[j, j] += penalised[j]
+        return g, H
+
+    point = _theta(case, pair, pair.scale)
+    return value(point) - (minimised(value, slopes, point) if pair.scale > 0 else value(point))
+
+
+def around(case: Drawn, problem: dn.Problem, rng: Rng) -> Iterator[str]:
+    """Check the same data without a penalty and, for numbers as labels, with Huber's scale; yield what the bounds are."""
+    limits = {"max_epochs": 200, "time_limit": 5.0, "random_state": 0, "tol": case.options["tol"]}
+    objective = replace(case.exact, numbers=exact.digits)
+    if problem.columns > 1:
+        return
+    free = Unpenalised.of(problem)
+    for pair in _beside(free, dn.solve(free, **limits), rng):
+        yield _checked("no penalty", free, pair, lambda pair=pair: excess_without_penalty(objective, pair))
+    if type(problem.loss).__name__ != "Squared" or problem.offset is not None:
+        return
+    lam = float(rng.choice([0.0, problem.lam]))
+    scaled = HuberScaleProblem(problem.X, problem.y, 1.35, lam, problem.sample_weight, problem.fit_intercept)
+    for pair in _beside(scaled, dn.solve(scaled, **limits), rng):
+        yield _checked("scale", scaled, pair, lambda pair=pair: excess_with_scale(objective, scaled, pair))
+
+
+def _beside(problem: Any, result: dn.Result, rng: Rng) -> Iterator[CertifiedPair]:
+    """Yield the pair of a fit, and that of a model beside it."""
+    more = {} if result.scale is None else {"scale": result.scale}
+    yield CertifiedPair(result.w, result.intercept, result.alpha, replace(result.certificate, rounding=None), **more)
+    w = result.w + np.abs(result.w).max() * power(rng, -9, 0) * rng.standard_normal(result.w.shape)
+    yield problem.certified_pair(w, result.intercept)
+
+
+def _checked(name: str, problem: Any, pair: CertifiedPair, excess: Callable[[], Any]) -> str:
+    """Check the certificates of a pair in float64 and in extended precision; return what the bound is."""
+    certificates = [way(pair).certificate for way in (problem.bounded, problem.extended)]
+    values = [[found.primal, found.dual, found.rounding] for found in certificates if found.rounding is not None]
+    if len(values) < len(certificates) or not np.isfinite(values).all():
+        return f"{name}: no bound"
+    try:
+        true = excess()
+    except exact.OutOfRange:
+        return f"{name}: beyond e^690"
+    for found in certificates:
+        if not true <= found.primal - found.dual + (found.rounding or 0.0):
+            raise Defect(f"{name}: P is {float(true):.17g} above a point in 50 digits, the certificate says {found!r}")
+    return f"{name}: within the bound"

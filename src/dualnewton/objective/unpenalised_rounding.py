@@ -1,0 +1,94 @@
+"""Bounds on the rounding errors of P₀ − D₀ of problems without a penalty (``objective/orthogonality.py`` has the proof)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dualnewton.losses import Curvature
+from dualnewton.losses.rounding import DOUBLE, Roundoff
+from dualnewton.objective.orthogonality import growth, independence, room_of
+from dualnewton.objective.rounding import FLOAT64, _Analysis
+
+if TYPE_CHECKING:
+    from dualnewton.objective.certificate import CertifiedPair
+    from dualnewton.objective.unpenalised import Unpenalised
+
+
+def unpenalised_bound(
+    problem: Unpenalised,
+    pair: CertifiedPair,
+    *,
+    roundoff: Roundoff = FLOAT64,
+    conjugates: float | None = None,
+    off: np.ndarray | None = None,
+) -> float | None:
+    """Return R such that P₀(w, b) − P₀* ≤ P₀ − D₀ + R in exact arithmetic; None if no bound is known.
+
+    None for losses of several columns, for rows that are not in this process, and where the features are linearly dependent up
+    to rounding: then a dual point that is orthogonal in exact arithmetic need not be near.
+
+    Parameters
+    ----------
+    problem : Unpenalised
+        The problem.
+    pair : CertifiedPair
+        The model and the dual point, with P₀ and D₀ as computed from the data.
+    roundoff : Roundoff
+        The arithmetic in which they were computed; float64 by default.
+    conjugates : float, optional
+        Σ c_i |φ*(−α_i)|, if it is known.
+    off : array of shape (d,) or (d + 1,), optional
+        Σ c_i α_i x̃_i in this arithmetic; computed in float64 by default.
+    """
+    unit, primal, dual = problem.unit, pair.certificate.primal, pair.certificate.dual
+    if unit.columns > 1 or not unit.data.capabilities.local or not (math.isfinite(primal) and math.isfinite(dual)):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = _bound(problem, pair, roundoff, conjugates, off)
+    return bound if bound is None or bound < math.inf else math.inf
+
+
+def _bound(
+    problem: Unpenalised, pair: CertifiedPair, roundoff: Roundoff, conjugates: float | None, off: np.ndarray | None
+) -> float | None:
+    unit, w, b, alpha = problem.unit, pair.w, pair.intercept, pair.alpha
+    n, loss, primal, dual = unit.n, unit.loss, float(pair.certificate.primal), float(pair.certificate.dual)
+    nothing = max(problem.view.zero, 0.0) if primal == 0.0 else 0.0
+    analysis = _Analysis.of(unit, w, b, alpha, roundoff)
+    analysis.penalty = 0.0
+    sizes = analysis._sizes(primal + nothing, dual, conjugates)
+    if (change := loss.value_change(sizes, unit.y)) is None:
+        return None
+    # 1. The errors of Σ c_i φ(z_i), Σ c_i φ*(−α_i) and Σ c_i o_i α_i.
+    linear = sizes.margins * sizes.dual if unit.offset is not None else 0.0
+    orthogonal = not alpha.any()  # α = 0 is orthogonal to everything, and −φ*(0) = min φ
+    terms = 0.0 if orthogonal and loss.nonnegative and dual <= 0.0 else loss.conjugate_terms(sizes) + linear
+    error = (roundoff.terms + analysis.sums) * (loss.value_terms(sizes) + terms)
+    known = nothing + (change + error) / n + 8.0 * DOUBLE * (abs(primal) + abs(dual))
+    if orthogonal:
+        return known
+    # 2. ⟨r, θ⟩ for r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
+    error, norms = analysis.sums * analysis.mass, unit.data.feature_norms
+    excess, d = np.empty(unit.d + unit.fit_intercept), unit.d
+    excess[:d] = unit.data.transposed_times(unit.weighted(alpha)) if off is None else off[:d]
+    excess[:d] = np.maximum(problem.excess(excess[:d]) + error * norms, 0.0)
+    along = float(excess[:d] @ np.abs(w))
+    if unit.fit_intercept:
+        excess[d] = abs(analysis.sizes.sums if off is None else off[d]) + error * math.sqrt(n)
+        along += float(excess[d]) * abs(float(b))
+    known += 1.01 * along / n
+    # 3. The growth of h.
+    if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
+        if (proof := problem.independence) is None:
+            return None
+        T = proof.length(excess) / math.sqrt(0.99 * float(loss.second_derivative(0.0 * unit.y[:1], unit.y[:1])[0]))
+        return known + T * (math.sqrt(2.0 * n * (max(primal - dual, 0.0) + known)) + 0.5 * T) / n
+    room = room_of(unit, alpha)
+    if (proof := independence(unit, room)) is None:
+        return None
+    change = 1.01 * (FLOAT64.unit / roundoff.unit) * sizes.change  # h is evaluated in float64
+    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), change)
+    return None if further is None else known + further / n

@@ -1,0 +1,137 @@
+"""Rounding errors of objectives without a penalty and with Huber's scale: proved bounds, against 50-digit arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from campaign import exact
+from campaign.around import excess_with_scale, excess_without_penalty
+
+import dualnewton as dn
+from dualnewton import losses
+from dualnewton.objective.huber_scale import HuberScaleProblem
+from dualnewton.objective.orthogonality import smallest_eigenvalue
+from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
+
+
+@pytest.mark.parametrize("digits", [0, 3, 6, 8, 12, 17])
+def test_the_smallest_eigenvalue_is_never_smaller_than_its_bound(digits):
+    rng = np.random.default_rng(digits)
+    Q = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    B = (Q * np.append(np.ones(5), 10.0**-digits)) @ Q.T
+    scale = 1.0 / np.sqrt(np.diag(B))
+    B = scale[:, None] * B * scale
+    with mpmath.workdps(50):
+        true = min(mpmath.eigsy(mpmath.matrix(np.tril(B) + np.tril(B, -1).T), eigvals_only=True))
+    for order in ("C", "F"):
+        found = smallest_eigenvalue(B.copy(order=order), 1e-15)
+        assert found <= max(true, 0)
+        assert (found > 0.0) == (digits <= 8)
+
+
+def drawn(loss, seed, n=40, d=4):
+    """Rows with correlated features of different scales, and labels."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) + 3.0 * rng.standard_normal((n, 1))) * 10.0 ** rng.uniform(-2.0, 2.0, d)
+    signal = X @ (rng.standard_normal(d) / np.abs(X).max(axis=0)) + rng.standard_normal(n)
+    match type(loss).__name__:
+        case "Logistic" | "SquaredHinge":
+            y = np.where(signal + rng.standard_normal(n) > 0.0, 1.0, -1.0)
+        case "Poisson" | "Gamma" | "Tweedie":
+            y = rng.poisson(np.exp(np.clip(signal, -1.0, 2.0))) + 0.5
+        case _:
+            y = signal
+    return X, y, rng.random(n) * (rng.random(n) < 0.8)
+
+
+LOSSES = [
+    losses.Squared(),
+    losses.Logistic(),
+    losses.SquaredHinge(),
+    losses.Huber(0.5),
+    losses.Poisson(),
+    losses.Gamma(),
+    losses.Tweedie(1.4),
+    losses.Quantile(0.3),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_without_a_penalty_no_point_in_50_digits_is_better_than_stated(loss, seed):
+    X, y, c = drawn(loss, seed)
+    problem = Unpenalised(
+        sp.csr_array(X) if seed else X, y, loss, sample_weight=c if seed else None, fit_intercept=True
+    )
+    claim = exact.Objective(X, y, loss, None, 0.0, problem.sample_weight, None, True, exact.digits)
+    result = dn.solve(problem, tol=1e-9, random_state=0)
+    assert result.converged
+    beside = problem.bounded(problem.certified_pair(result.w * (1.0 + 1e-7), result.intercept))
+    for pair in (result, beside, problem.extended(beside)):
+        found = pair.certificate
+        assert found.rounding is not None
+        assert found.rounding <= 1e-10 * abs(found.primal) + 0.01 * found.gap
+        # Newton's method finds nothing better for a loss with kinks, but the excess is then zero, not negative.
+        assert 0 <= excess_without_penalty(claim, pair) <= found.primal - found.dual + found.rounding
+
+
+@pytest.mark.parametrize("lam", [0.0, 1e-3])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_with_a_scale_no_point_in_50_digits_is_better_than_stated(lam, intercept):
+    X, y, c = drawn(losses.Squared(), 3)
+    problem = HuberScaleProblem(X, y, 1.35, lam, c, intercept)
+    claim = exact.Objective(X, y, losses.Squared(), None, 0.0, c, None, intercept, exact.digits)
+    result = dn.solve(problem, tol=1e-9, random_state=0)
+    assert result.converged
+    beside = problem.certified_pair(result.w * (1.0 + 1e-7), result.intercept)
+    for pair in (problem.bounded(beside), problem.extended(beside)):
+        found = pair.certificate
+        assert found.rounding <= 1e-10 * found.primal
+        assert 0 <= excess_with_scale(claim, problem, pair) <= found.primal - found.dual + found.rounding
+
+
+def test_nonnegative_coefficients_without_a_penalty():
+    X, y, _ = drawn(losses.Squared(), 5)
+    model = dn.LinearRegression(positive=True).fit(X, y)
+    kept = model.coef_ > 0.0
+    assert 0 < kept.sum() < 4
+    problem = NonNegativeUnpenalised(X, y, losses.Squared(), fit_intercept=True)
+    pair = problem.bounded(problem.certified_pair(model.coef_, model.intercept_, model.dual_coef_))
+    found = pair.certificate
+    assert found.rounding == model.certificate_.rounding <= 1e-11 * found.primal
+    # The best model with the same features may have negative coefficients in general; here it does not.
+    claim = exact.Objective(X[:, kept], y, losses.Squared(), None, 0.0, None, None, True, exact.digits)
+    assert (
+        0 <= excess_without_penalty(claim, replace(pair, w=pair.w[kept])) <= found.primal - found.dual + found.rounding
+    )
+
+
+def test_dependent_features_have_no_bound_and_zero_features_do_not_matter():
+    X, y, _ = drawn(losses.Squared(), 0)
+    assert dn.LinearRegression().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y).certificate_.rounding is None
+    assert dn.LinearRegression().fit(np.column_stack([X, 0.0 * X]), y).certificate_.rounding < 1e-10
+    perfect = dn.LinearRegression().fit(X[:3], y[:3])  # α = 0 is orthogonal to everything
+    assert perfect.certificate_.rounding < 1e-20
+    assert perfect.certificate_.relative_gap == 0.0
+
+
+def test_least_squares_with_little_noise_converges_by_extended_precision():
+    X, _, _ = drawn(losses.Squared(), 0)
+    y = X.sum(axis=1) + 1e-7 * np.random.default_rng(0).standard_normal(40)
+    model = dn.LinearRegression(tol=1e-6).fit(X, y)
+    problem = Unpenalised(X, y, losses.Squared(), fit_intercept=True)
+    certificate = model.certificate_
+    assert problem.certify(model.coef_, model.intercept_, model.dual_coef_).rounding > 1e-6 * certificate.primal
+    assert certificate.bound <= 1e-6 * certificate.primal
+    assert dn.certify(model, X, y, exact=True).bound <= 1e-6 * certificate.primal
+
+
+def test_a_model_whose_losses_overflow_is_certified_as_far_from_the_optimum():
+    X, y, _ = drawn(losses.Poisson(), 0)
+    problem = Unpenalised(X, y, losses.Poisson())
+    certificate = problem.certify(1e160 * np.ones(4))
+    assert certificate.gap > 1e300
