@@ -10,7 +10,7 @@ from dualnewton.matrix.workers import threads
 
 @pytest.fixture(autouse=True)
 def _small_tiles(monkeypatch):
-    for name, size in (("TILE", 16), ("LARGE", 8), ("BETWEEN", 1)):
+    for name, size in (("TILE", 16), ("LARGE", 8), ("BETWEEN", 1), ("SOLVED", 1)):
         monkeypatch.setattr(factors, name, size)
 
 

@@ -138,7 +138,18 @@ def subtract_square(typingctx: Any, address: Any, n: Any, k: Any, A: Any, lda: A
         address, n, k, A, lda, C, ldc = args
         n, k, lda, ldc = (_whole(builder, value) for value in (n, k, lda, ldc))
         factors = ir.DoubleType()(-1.0), ir.DoubleType()(1.0)
-        given = [_letter("L"), _letter("N"), n, k, factors[0], _array(builder, A), lda, factors[1], _array(builder, C), ldc]
+        given = [
+            _letter("L"),
+            _letter("N"),
+            n,
+            k,
+            factors[0],
+            _array(builder, A),
+            lda,
+            factors[1],
+            _array(builder, C),
+            ldc,
+        ]
         _call_blas(builder, address, given)
         return context.get_dummy_value()
 

@@ -3,10 +3,11 @@
     cholesky(H, L, tile, first, last, counter, done, state, blas)   H = L Lᵀ, columns of tiles from ``first`` to ``last``
     solve(L, tile, x, counter, done, state, blas)                   x = (L Lᵀ)⁻¹ x
 
-L is stored column by column, as the rows of an array in C order; its tiles on and below the diagonal are read and written. All threads call a kernel with the same arguments. Each takes the next tile from the counter, column by column, and waits
-until the tiles that it needs are ``done``: these come before it, so that another thread computes them. What is computed of a tile
-depends on the size alone, and so do its bits. The first number of ``state`` is set if the matrix is not positive definite. ``blas`` has the addresses of the functions that :data:`CHOLESKY` and :data:`SOLVE`
-name.
+L is stored column by column, as the rows of an array in C order; its tiles on and below the diagonal are read and written. All
+threads call a kernel with the same arguments. Each takes the next tile from the counter, column by column, and waits until the
+tiles that it needs are ``done``: these come before it, so that another thread computes them. What is computed of a tile depends
+on the size alone, and so do its bits. The first number of ``state`` is set if the matrix is not positive definite. ``blas`` has
+the addresses of the functions that :data:`CHOLESKY` and :data:`SOLVE` name.
 """
 
 from __future__ import annotations

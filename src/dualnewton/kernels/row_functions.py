@@ -19,9 +19,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import carray, float64, intp, types
-from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 

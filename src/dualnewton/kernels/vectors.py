@@ -17,7 +17,6 @@ from dualnewton.kernels._jit import jit, prefetch
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.models import Kernel
 
-
 FETCHED = 128
 """Numbers that are prefetched (1 KiB)."""
 
