@@ -64,22 +64,9 @@ def yield_thread(typingctx: Any) -> Any:
 
 
 @jit
-def next_number_of(counters, place):
-    """Return one of the numbers that the threads share, and add one to it."""
-    while True:
-        number = load(counters, place)
-        if swap_if(counters, place, number, number + 1):
-            return number
-
-
-@jit
 def next_number(counter):
     """Return the number in a counter that the threads share, and add one to it."""
-    return next_number_of(counter, 0)
-
-
-@jit
-def wait_for(counters, place, number):
-    """Wait until a number that the threads share has reached another."""
-    while load(counters, place) < number:
-        yield_thread()
+    while True:
+        number = load(counter, 0)
+        if swap_if(counter, 0, number, number + 1):
+            return number

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from dualnewton.kernels._jit import jit
-from dualnewton.kernels.atomic import next_number, next_number_of
+from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.models import Kernel
 
 
@@ -23,10 +23,9 @@ def _add(more, total):
 
 
 @jit
-def add_parts(counters, place, step, width, sums, out):
-    """Take ranges from the counter at this place, and add the parts' sums in them."""
+def _totals(counter, step, width, sums, out):
     room = np.empty(step * width)
-    low = step * next_number_of(counters, place)
+    low = step * next_number(counter)
     while low < out.shape[1]:
         high = min(low + step, out.shape[1])
         own = room[: (high - low) * width]
@@ -37,12 +36,7 @@ def add_parts(counters, place, step, width, sums, out):
             row = out[k, low:high]
             for j in range(row.size):
                 row[j] = own[j * width + k]
-        low = step * next_number_of(counters, place)
-
-
-@jit
-def _totals(counter, step, width, sums, out):
-    add_parts(counter, 0, step, width, sums, out)
+        low = step * next_number(counter)
 
 
 @jit

@@ -1,8 +1,7 @@
 """Kernels for passes over the rows, in parts that threads take one after the other, without the interpreter's lock.
 
-    evaluate(*rows, ends, counters, step, W, b, calls, blas, Z, kept, values, slopes, G, added, width, out)
-        margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p; then, after all
-        parts, their sum ``out`` as in ``part_sums``, of ``added`` features at a time
+    evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
+        margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
     diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
@@ -22,28 +21,22 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
-from dualnewton.kernels.atomic import next_number, next_number_of, wait_for
+from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.blas import call_syrk
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.part_sums import add_parts
 from dualnewton.kernels.products import FEW as FEW
 from dualnewton.kernels.products import gather, margins
 from dualnewton.kernels.row_functions import call
 
-TAKEN, DONE, ADDED, COUNTERS = 0, 1, 2, 3
-"""Places in the counters of ``evaluate``: parts that were taken, parts that are done, ranges of their sum; how many there are."""
-
 
 @jit
-def _evaluate(
-    data, columns, starts, ends, counters, step, W, b, calls, blas, Z, kept, values, slopes, G, added, width, out
-):  # fmt: skip
+def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G):
     n, K, M = Z.shape[1], b.size, slopes.shape[1]
     R, unkept = np.empty((M, step)), np.empty(step)
-    room, parts = np.empty((blas[1], blas[2])), ends.size - 1
-    part = next_number_of(counters, TAKEN)
-    while part < parts:
+    room = np.empty((blas[1], blas[2]))
+    part = next_number(counter)
+    while part < ends.size - 1:
         own = G[part]
         for j in range(own.shape[0]):
             for k in range(own.shape[1]):
@@ -87,12 +80,7 @@ def _evaluate(
                     slopes[part, k] += R[k, i]
             if M > 0:
                 gather(data, columns, starts, low, high, R, blas, room, own)
-        next_number_of(counters, DONE)
-        part = next_number_of(counters, TAKEN)
-    # In the same call, since to start the threads once more would take half a millisecond for 16 of them.
-    if out.size > 0:
-        wait_for(counters, DONE, parts)
-        add_parts(counters, ADDED, added, width, G.reshape(parts, G.size // parts), out)
+        part = next_number(counter)
 
 
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------

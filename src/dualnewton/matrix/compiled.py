@@ -192,8 +192,7 @@ class CompiledPasses:
         sums = _take(self._room, len(self.ends) - 1, self.d)
         self._share(self.kernels.diagonal, _read_only(weights), sums)
         norms = np.empty((1, self.d))
-        self._in_threads(self.sums.totals, -(-self.d // SUMMED), SUMMED, 1, sums, norms)
-        _give_back(self._room, sums)
+        self._add(sums, 1, norms)
         return norms[0]
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
@@ -256,10 +255,8 @@ class CompiledPasses:
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
         blas = np.array([self.blas.blas_address("dgemm"), *room], dtype=np.intp)
         arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, kept, values, slopes
-        apart, total = (width, products) if self.sparse else (1, products.reshape(1, -1))
-        adding = max(1, SUMMED // max(1, apart)), apart, total
-        self._share(self.kernels.evaluate, layout.step, *arguments, sums.reshape(shape), *adding, ends=layout.ends)
-        _give_back(self._room, sums)
+        self._share(self.kernels.evaluate, layout.step, *arguments, sums.reshape(shape), ends=layout.ends)
+        self._add(sums, width if self.sparse else 1, products if self.sparse else products.reshape(1, -1))
         return values.sum(axis=0), slopes.sum(axis=0)
 
     def _padded(self, columns: int) -> int:
@@ -284,9 +281,16 @@ class CompiledPasses:
 
     def _in_threads(self, kernel: Any, shares: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
         """Run a kernel in as many threads as there are shares of its work, which they take from a common counter."""
-        given = (*before, np.zeros(self.kernels.COUNTERS, dtype=np.int64), *arguments)
+        given = (*before, np.zeros(1, dtype=np.int64), *arguments)
         kernel.prepare(*given)
         workers().share(lambda: kernel(*given), shares)
+
+    def _add(self, sums: np.ndarray, width: int, total: np.ndarray) -> None:
+        """Add the parts' sums, which have ``width`` numbers for each feature, in order; write the first of these, as rows."""
+        if total.size:
+            step = max(1, SUMMED // width)
+            self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
+        _give_back(self._room, sums)
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
