@@ -28,7 +28,7 @@ class Workers:
 
     def __init__(self, helpers: int = 0) -> None:
         self.helpers = helpers
-        # A fit of a tenth of a second shares work some fifty times: these queues take a third of the time of an executor.
+        # A fit of a tenth of a second shares work some fifty times: these queues take a quarter of the time of an executor.
         self.jobs: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[BaseException | None]] | None] = SimpleQueue()
         self.started: list[threading.Thread] = []
 
