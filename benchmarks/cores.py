@@ -253,7 +253,7 @@ def compiled_kernels() -> tuple[int, float]:
 
     start, wanted = (
         time.perf_counter(),
-        ("passes", "rounds, Logistic", "loss Logistic", "linear", "rounds of blocks, smooth"),
+        ("float64: passes", "rounds, Logistic", "loss Logistic", "linear", "smooth losses, SDNA"),
     )
     for step in steps(dtypes=("float64",)):
         if any(word in step.name for word in wanted):

@@ -49,6 +49,17 @@ def costs(data, threads):
     return predicted(Facts(problem, Costs.of(size, on_threads(DEFAULT, size, threads)), conditioning))
 
 
+def test_threads_that_take_models_are_counted():
+    """Ten models of CSR 125000×100000 in 16 threads: 2.08 s by passes of all models, 0.50 s by rounds of each."""
+    size = profile(125_000, 100_000, 40, sparse=True)
+    problem = dn.Problem(np.eye(2), np.array([1.0, -1.0]), losses.Logistic(), lam=1.0)
+    chosen = {}
+    for models in (1, 10):
+        found = predicted(Facts(problem, Costs.of(size, on_threads(DEFAULT, size, 16, models)), 1.25))
+        chosen[models] = min(found, key=found.get)
+    assert chosen == {1: "ihs", 10: "sdna"}
+
+
 @pytest.mark.parametrize("data", RECORD)
 @pytest.mark.parametrize("threads", THREADS)
 def test_the_choice_is_nearly_as_fast_as_the_fastest_method(data, threads):

@@ -5,10 +5,10 @@ from itertools import cycle
 import pytest
 
 from checkpoint_cases import CASES, bits
-from dualnewton.matrix import compiled, memory, selections
+from dualnewton.matrix import compiled, factors, memory, selections, vectors
 from dualnewton.objective import row_sums
 from dualnewton.planning import costs
-from dualnewton.solvers.primal import newton
+from dualnewton.solvers.primal import lbfgs, newton
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +24,11 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(selections, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
     monkeypatch.setattr(newton, "LONG", 1)
+    for name, size in (("LARGE", 1), ("TILE", 4), ("SOLVED", 1)):
+        monkeypatch.setattr(factors, name, size)
+    monkeypatch.setattr(lbfgs, "SHORT", 1)
+    for name, size in (("LONG", 1), ("PART", 4), ("SHARE", 1)):
+        monkeypatch.setattr(vectors, name, size)
     monkeypatch.setattr(costs, "parts_of", lambda _: 1)  # "auto" chooses the method of one thread
 
 

@@ -60,7 +60,7 @@ def _consume(functions, stored, indices, starts, first, last, slot, grams, model
             for i in range(t):
                 e, mass = indices[begin + i], c[i] * (beta[i] - alpha[i])
                 alphas[k, e] = beta[i]
-                active[e] = (work[START_RESIDUAL, i] > inactive_below[k]) | (active[e] & (k > 0))
+                active[k, e] = work[START_RESIDUAL, i] > inactive_below[k]
                 h[i, k] = mass * scale
                 total += mass
             b[k] += b_curvature[k] * total

@@ -31,7 +31,7 @@ class Models(NamedTuple):
     tolerance: np.ndarray  # (K,) absolute tolerance of the margins in the block subproblems
     residual: np.ndarray  # (K,) sum over the visits of a sweep of c (α + φ′)² or c (φ + φ* + αz); it decreases as P − D
     inactive_below: np.ndarray  # (K,) an example whose residual is at most this becomes inactive (shrinking)
-    active: np.ndarray  # (n,) whether an example was active for any model at its last visit
+    active: np.ndarray  # (K, n) whether an example was active at its last visit
 
 
 class Kernel:

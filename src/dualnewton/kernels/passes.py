@@ -22,11 +22,12 @@ import numpy as np
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels.atomic import next_number
+from dualnewton.kernels.blas import call_syrk
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.products import FEW as FEW
 from dualnewton.kernels.products import gather, margins
-from dualnewton.kernels.row_functions import call, call_syrk
+from dualnewton.kernels.row_functions import call
 
 
 @jit

@@ -10,7 +10,7 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads, prefetch
 from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
 from dualnewton.kernels._lanes import load as load_lanes
-from dualnewton.kernels.row_functions import call_gemm
+from dualnewton.kernels.blas import call_gemm
 
 FEW = 2
 """Number of columns up to which rows are multiplied by plain loops: for so few, BLAS and padded vector registers are slower."""

@@ -19,11 +19,9 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import carray, float64, intp, types
-from numba.core import cgutils
 from numba.core.errors import NumbaError
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import intrinsic
 
 from dualnewton.kernels import column_functions
 from dualnewton.kernels._compiler import address_of, call_address, compiled_for
@@ -284,85 +282,3 @@ def call(
         return call_address(context, builder, address, SIGNATURE, [p, q, *sizes, *pointers, sign])
 
     return float64(intp, float64, float64, *[intp] * 12, float64), codegen
-
-
-def _call_blas(builder: Any, address: Any, arguments: Any) -> None:
-    """Call a function of BLAS; arrays and numbers are passed by address."""
-    byte = ir.IntType(8).as_pointer()
-
-    def place(value: Any) -> Any:
-        room = cgutils.alloca_once(builder, value.type)
-        builder.store(value, room)
-        return builder.bitcast(room, byte)
-
-    given = [each if each.type == byte else place(each) for each in arguments]
-    kind = ir.FunctionType(ir.VoidType(), [byte] * len(given))
-    builder.call(builder.inttoptr(address, kind.as_pointer()), given)
-
-
-def _whole(builder: Any, value: Any) -> Any:
-    return builder.trunc(value, ir.IntType(32))
-
-
-def _array(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, ir.IntType(8).as_pointer())
-
-
-def _letter(letter: str) -> Any:
-    return ir.IntType(8)(ord(letter))
-
-
-@intrinsic
-def call_gemm(
-    typingctx: Any,
-    address: Any,
-    transposed: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    A: Any,
-    lda: Any,
-    B: Any,
-    ldb: Any,
-    beta: Any,
-    C: Any,
-    ldc: Any,
-) -> Any:
-    """C = op(A) B + beta C by the function dgemm of BLAS at an address; A, B and C are addresses of column-major matrices."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, transposed, m, n, k, A, lda, B, ldb, beta, C, ldc = args
-        m, n, k, lda, ldb, ldc = (_whole(builder, value) for value in (m, n, k, lda, ldb, ldc))
-        A, B, C = (_array(builder, value) for value in (A, B, C))
-        is_transposed = builder.icmp_signed("!=", transposed, transposed.type(0))
-        letter, one = builder.select(is_transposed, _letter("T"), _letter("N")), ir.DoubleType()(1.0)
-        _call_blas(builder, address, [letter, _letter("N"), m, n, k, one, A, lda, B, ldb, beta, C, ldc])
-        return context.get_dummy_value()
-
-    return types.void(*[intp] * 9, float64, intp, intp), codegen
-
-
-@intrinsic
-def call_syrk(typingctx: Any, address: Any, n: Any, k: Any, alpha: Any, A: Any, beta: Any, C: Any, like: Any) -> Any:
-    """C = alpha A Aᵀ + beta C on and below the diagonal, by dsyrk or ssyrk, whichever is at the address for the type of ``like``.
-
-    A and C are addresses of column-major matrices, of n×k and n×n.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, n, k, alpha, A, beta, C, _ = args
-        if like.dtype.bitwidth == 32:
-            alpha, beta = (builder.fptrunc(value, ir.FloatType()) for value in (alpha, beta))
-        n, k, A, C = _whole(builder, n), _whole(builder, k), _array(builder, A), _array(builder, C)
-        _call_blas(builder, address, [_letter("L"), _letter("N"), n, k, alpha, A, n, beta, C, n])
-        return context.get_dummy_value()
-
-    return types.void(intp, intp, intp, float64, intp, float64, intp, like), codegen
-
-
-@lru_cache(maxsize=8)
-def blas_address(name: str) -> int:
-    """Return the address of a function of SciPy's BLAS."""
-    import scipy.linalg.cython_blas  # noqa: F401
-
-    return int(get_cython_function_address("scipy.linalg.cython_blas", name))

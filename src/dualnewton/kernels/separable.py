@@ -1,9 +1,11 @@
 """Rounds with one scalar subproblem per example: SDNA and SDCA on single examples, and minibatch SDCA.
 
-    singles(*rows, curvature, indices, models, loss)                one round per index
+    singles(*rows, curvature, indices, ends, counter, models, loss) one round per index
     minibatches(*rows, curvature, indices, starts, models, loss)    one round per set
 
 ``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is divided by λn here.
+The models of ``singles`` are independent of each other: threads call it with the same arguments, and each takes models
+ends[g] … ends[g + 1] for the next g of the counter, until none is left.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads, prefetch
+from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.losses import slopes_at
 from dualnewton.kernels.models import Kernel
@@ -88,24 +91,27 @@ def _solve_one(u, curvature, alpha, labels, at, loss, tolerance):
 
 
 @jit
-def _singles(data, columns, row_starts, curvature, indices, models, loss):
-    # Several models take turns on groups of rows that stay in the cache; a single model processes all rows at once.
+def _singles(data, columns, row_starts, curvature, indices, ends, counter, models, loss):
+    # Several models take turns on groups of rows that stay in the cache; a single model processes all rows at once, in the
+    # same groups for any number of threads, since the residuals of a group are added first.
     # A nonseparable ∇g* is called here after each row: a call in the innermost loop slowed all other regularisers by a fifth.
-    K, total = models.w.shape[0], indices.size
-    whole = models.gradient.size > 0
-    group = 1 if whole else total if K == 1 else GROUP
-    for first in range(0, total, max(1, group)):
-        last = min(total, first + group)
-        for k in range(K):
-            models.b[k], residual = singles_of_one(
-                data, columns, row_starts, curvature[k], indices, first, last,
-                models.w[k], models.w_bar[k], models.alpha[k], models.y[k], models.c[k], models.o[k],
-                models.b[k], models.b_curvature[k], models.scale[k], models.limits,
-                models.tolerance[k], models.inactive_below[k], models.active, k == 0, loss,
-            )  # fmt: skip
-            models.residual[k] += residual
-            if whole:
-                call_gradient(models.gradient, models.w_bar[k], models.w[k])
+    total, whole = indices.size, models.gradient.size > 0
+    group = 1 if whole else total if models.w.shape[0] == 1 else GROUP
+    share = next_number(counter)
+    while share < ends.size - 1:
+        for first in range(0, total, max(1, group)):
+            last = min(total, first + group)
+            for k in range(ends[share], ends[share + 1]):
+                models.b[k], residual = singles_of_one(
+                    data, columns, row_starts, curvature[k], indices, first, last,
+                    models.w[k], models.w_bar[k], models.alpha[k], models.y[k], models.c[k], models.o[k],
+                    models.b[k], models.b_curvature[k], models.scale[k], models.limits,
+                    models.tolerance[k], models.inactive_below[k], models.active[k], loss,
+                )  # fmt: skip
+                models.residual[k] += residual
+                if whole:
+                    call_gradient(models.gradient, models.w_bar[k], models.w[k])
+        share = next_number(counter)
 
 
 @jit
@@ -130,7 +136,6 @@ def singles_of_one(
     tolerance,
     inactive_below,
     active,
-    is_first,
     loss,
 ):
     """Visit the examples ``indices[first:last]`` of one model; return its intercept and the sum of the residuals."""
@@ -153,7 +158,7 @@ def singles_of_one(
         alpha[i] = beta
         mass = weight * (beta - old)
         total += weight * residual
-        active[i] = (weight * residual > inactive_below) | (active[i] & (not is_first))
+        active[i] = weight * residual > inactive_below
         if mass != 0.0:
             b += b_curvature * mass
             row.add(data, columns, row_starts, i, mass * scale, w_bar)
@@ -182,7 +187,7 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 beta, residual = solve_one(u, g, old, models.y, (k, i), loss, models.tolerance[k])
                 residual *= models.c[k, i * per_row_c]
                 models.residual[k] += residual
-                models.active[i] = (residual > models.inactive_below[k]) | (models.active[i] & (k > 0))
+                models.active[k, i] = residual > models.inactive_below[k]
                 models.alpha[k, i] = beta
                 mass[k, p - starts[s]] = models.c[k, i * per_row_c] * (beta - old)
         for p in range(starts[s], starts[s + 1]):

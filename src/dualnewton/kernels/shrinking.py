@@ -78,7 +78,7 @@ def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, dr
             data, columns, row_starts, curvature[k], order, first, last,
             models.w[k], models.w_bar[k], models.alpha[k], models.y[k], models.c[k], models.o[k],
             b, models.b_curvature[k], models.scale[k], models.limits,
-            models.tolerance[k], models.inactive_below[k], models.active, True, loss,
+            models.tolerance[k], models.inactive_below[k], models.active[k], loss,
         )  # fmt: skip
         if whole:
             call_gradient(models.gradient, models.w_bar[k], models.w[k])
@@ -89,7 +89,7 @@ def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, dr
         for p in range(first, last):
             i = order[p]
             order[kept] = i
-            kept += models.active[i]
+            kept += models.active[k, i]
         used += last - first
         place[NEXT], place[KEPT] = last, kept
         if last == place[SIZE]:

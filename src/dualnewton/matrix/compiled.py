@@ -77,10 +77,11 @@ class CompiledPasses:
     """
 
     def __init__(self, X: Any, parts: Sequence[slice]) -> None:
-        from dualnewton.kernels import part_sums, passes, row_functions
+        from dualnewton.kernels import blas, part_sums, passes, row_functions
         from dualnewton.kernels.rows import Rows
 
-        self.kernels, self.sums, self.functions, self.rows = passes, part_sums, row_functions, Rows.of(X)
+        self.kernels, self.sums, self.functions, self.blas = passes, part_sums, row_functions, blas
+        self.rows = Rows.of(X)
         (self.n, self.d), self.sparse = X.shape, sp.issparse(X)
         self.ends = np.array([0, *(part.stop for part in parts)])
         stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
@@ -210,7 +211,7 @@ class CompiledPasses:
         # Many rows at a time: with few, the traffic of updating the sum would exceed that of reading the rows.
         longest = -(-size // parts)
         step = -(-longest // max(1, round(longest / max(min(d, FEWEST), GRAM_BYTES // (8 * d)))))
-        blas = np.array([self.functions.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
+        blas = np.array([self.blas.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
         like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
         sums = _take(self._gram_room, parts, d * d)
         given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
@@ -254,7 +255,7 @@ class CompiledPasses:
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
-        blas = np.array([self.functions.blas_address("dgemm"), *room], dtype=np.intp)
+        blas = np.array([self.blas.blas_address("dgemm"), *room], dtype=np.intp)
         arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, kept, values, slopes
         self._share(self.kernels.evaluate, layout.step, *arguments, sums.reshape(shape), ends=layout.ends)
         self._add(sums, width if self.sparse else 1, products if self.sparse else products.reshape(1, -1))

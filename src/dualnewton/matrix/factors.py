@@ -1,21 +1,28 @@
-"""Cholesky factors of d×d matrices: by LAPACK in memory, or on the device that has the Gram matrix."""
+"""Cholesky factors of d×d matrices: by LAPACK in memory, by a kernel in threads if large, or on the device of the Gram matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import ALGEBRA
+from dualnewton.validation import frozen
 
-BLOCK, STRIPE = 256, 256
-"""Columns of a Cholesky factor between two checks of the deadline (less than a tenth of a second for 4000 features), and rows
-below them that a thread computes at a time."""
+TILE = 128
+"""Rows and columns of a tile of a large factor: a tile takes about 0.1 ms, and 1450 rows have 78 tiles for the threads."""
+
+SOLVED = 3
+"""Rows of tiles of a factor for each thread of a solve, which takes 0.1 ms for them; to start another thread takes 0.03 ms."""
 
 LARGE = 1 << 10
-"""Largest number of rows of a factor that LAPACK computes without a check, in 0.7 times the time of blocks."""
+"""Largest number of rows of a factor that LAPACK computes; larger ones are computed by tiles, in threads."""
+
+BETWEEN = 1 << 32
+"""Number of multiplications of a factor between two checks of the deadline: about a tenth of a second of one thread."""
 
 EPS = float(np.finfo(np.float64).eps)
 """Smallest lift of the diagonal of an indefinite matrix, relative to its largest entry."""
@@ -39,13 +46,13 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
     while True:
         if elsewhere is not None:
             factor, failed = elsewhere.cholesky(H)
-        elif check is None or len(H) <= LARGE:
+        elif len(H) <= LARGE:
             # LAPACK is called directly: SciPy's wrappers take longer than a small factor.
             from scipy.linalg.lapack import dpotrf
 
             factor, failed = dpotrf(H.T, lower=True, clean=False)
         else:
-            factor, failed = _by_blocks(H, check)
+            factor, failed = by_tiles(H, check)
         if not failed:
             return factor
         lift = 100.0 * lift or EPS * float(np.abs(on_diagonal).max()) or 1.0
@@ -58,33 +65,45 @@ def solved(factor: Any, g: np.ndarray) -> np.ndarray:
     """Solve with a factor, for a NumPy array g."""
     if (elsewhere := ALGEBRA.get(type(factor))) is not None:
         return np.asarray(elsewhere.solve(factor, g))
+    if len(factor) > LARGE and g.ndim == 1:
+        return solved_by_tiles(factor, g)
     from scipy.linalg.lapack import dpotrs
 
     return np.asarray(dpotrs(factor, g, lower=True)[0])
 
 
-def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, int]:
-    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called after each block.
+def by_tiles(H: np.ndarray, check: Callable[[], None] | None = None) -> tuple[np.ndarray, int]:
+    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called between columns of tiles."""
+    from dualnewton.kernels import factors
+    from dualnewton.kernels.blas import blas_address, lapack_address
 
-    Threads share the rows below a block, in stripes of ``STRIPE`` rows, so that their number changes no bit.
-    """
-    from scipy.linalg.blas import dtrsm
-    from scipy.linalg.lapack import dpotrf
+    size, tiles = len(H), -(-len(H) // TILE)
+    given, rows = frozen(np.ascontiguousarray(H, dtype=np.float64)), np.zeros((size, size))
+    *products, factorise = factors.CHOLESKY
+    blas = np.array([*map(blas_address, products), lapack_address(factorise)], dtype=np.intp)
+    done, state = np.zeros(tiles**2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    columns = max(1, BETWEEN // (size**2 * TILE))
+    for first in range(0, tiles, columns):
+        last = min(first + columns, tiles)
+        arguments = given, rows, TILE, first, last, np.zeros(1, dtype=np.int64), done, state, blas
+        factors.cholesky.prepare(*arguments)
+        workers().share(partial(factors.cholesky, *arguments), tiles)
+        if check is not None:
+            check()
+        if state[0]:
+            break
+    return rows.T, int(state[0])
 
-    L, size = np.array(H, order="F"), len(H)
-    for low in range(0, size, BLOCK):
-        high = min(low + BLOCK, size)
-        done = np.ascontiguousarray(L[low:high, :low])
-        corner, failed = dpotrf(L[low:high, low:high] - done @ done.T, lower=True)
-        if failed:
-            return L, failed
-        L[low:high, low:high] = corner
 
-        def fill(first: int, own: slice = slice(low, high), done: np.ndarray = done, corner: Any = corner) -> None:
-            rows = slice(first, first + STRIPE)
-            left = L[rows, own] - L[rows, : own.start] @ done.T
-            L[rows, own] = dtrsm(1.0, corner, left, side=True, lower=True, trans_a=True)
+def solved_by_tiles(factor: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Solve with a large factor; threads share the tiles."""
+    from dualnewton.kernels import factors
+    from dualnewton.kernels.blas import blas_address
 
-        workers().each(range(high, size, STRIPE), fill)
-        check()
-    return L, 0
+    rows, x = np.ascontiguousarray(factor.T), np.array(g, dtype=np.float64)
+    tiles, blas = -(-len(rows) // TILE), np.array([*map(blas_address, factors.SOLVE)], dtype=np.intp)
+    counter, done, state = (np.zeros(size, dtype=np.int64) for size in (1, 2 * tiles, 1))
+    arguments = frozen(rows), TILE, x, counter, done, state, blas
+    factors.solve.prepare(*arguments)
+    workers().share(partial(factors.solve, *arguments), -(-tiles // SOLVED))
+    return x

@@ -173,13 +173,15 @@ class Costs(Profile):
         return replace(self, d=columns * self.d, stored=columns * self.stored, pairs=columns**2 * self.pairs)
 
 
-def on_threads(tuning: Tuning, profile: Profile, threads: int) -> Tuning:
+def on_threads(tuning: Tuning, profile: Profile, threads: int, models: int = 1) -> Tuning:
     """Return the tuning by which "auto" compares methods on data of this size with this number of threads.
 
-    A method that the user chose is planned without it, so that it has the same bits for any number of threads.
+    A method that the user chose is planned without it, so that it has the same bits for any number of threads. The rounds of
+    several ``models`` are independent of each other where they visit single examples, as those of sparse rows do.
     """
     parts = 1 if profile.on_gpu else parts_of(profile)
-    return tuning if min(threads, parts) == 1 else replace(tuning, rates=tuning.rates.on(min(threads, parts)))
+    apart = models if profile.sparse else 1
+    return tuning if min(threads, parts) == 1 else replace(tuning, rates=tuning.rates.on(min(threads, parts), apart))
 
 
 def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:

@@ -84,7 +84,7 @@ def plan(
     if (small := small_plan(problem, method, tau, models, tuning)) is not None:
         return small
     if n_threads > 1 and method == "auto" and tau == "auto":
-        tuning = on_threads(tuning, problem.data.profile, n_threads)
+        tuning = on_threads(tuning, problem.data.profile, n_threads, 1 if problem.loss.kinked else models)
     return general_plan(problem, method=method, tau=tau, models=models, near=near, tuning=tuning)
 
 

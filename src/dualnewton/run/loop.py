@@ -272,7 +272,7 @@ class Run:
         """Plan a run, and certify its starting point."""
         request = replace(request, cold=warm_start is None)
         plan = direct_plan_for(problems, request) or _general_plan(problems[0], request, len(problems))
-        switching = _switching(problems[0], plan, request)
+        switching = _switching(problems[0], plan, request, len(problems))
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not problems[0].own_starts)
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
@@ -390,7 +390,7 @@ class Run:
     def _switch_to(self, plan: Plan) -> None:
         assert self.method is not None
         if self.switching is None:
-            self.switching = _switching(self.moving[0].problem, plan, self.request)
+            self.switching = _switching(self.moving[0].problem, plan, self.request, len(self.tracks))
         else:
             self.switching.change_to(plan)
         for track in self.moving:
@@ -470,7 +470,7 @@ class Run:
         """Return the run with this state: everything derived from the problems and the request is recomputed."""
         tracks = [Track.restored(problems[k], k, own) for k, own in enumerate(state.tracks)]
         moving = [tracks[k] for k in state.moving]
-        switching = _switching(problems[0], state.plan, request)
+        switching = _switching(problems[0], state.plan, request, len(problems))
         run = cls(request, tracks, moving, state.plan, switching)
         assign(run, state, tracks=tracks, moving=moving, switching=switching, method=None)
         if switching is not None and state.switching is not None:
@@ -490,10 +490,10 @@ def _general_plan(problem: Any, request: Request, models: int) -> Plan:
     return plan
 
 
-def _switching(problem: Any, plan: Plan, request: Request) -> Switching | None:
+def _switching(problem: Any, plan: Plan, request: Request, models: int) -> Switching | None:
     """Return the object that may change the method; None for a direct solver or an outer scheme (inner runs switch)."""
     if plan.family is not None or scheme_of(problem, plan) is not None:
         return None
     all_auto = request.method == request.tau == "auto" and request.sampling is None
     free = all_auto and problem.scheme != "no penalty"
-    return Switching(problem, plan, request.tol, free=free, tuning=tuning_for(problem, request))
+    return Switching(problem, plan, request.tol, free=free, tuning=tuning_for(problem, request, models))

@@ -41,7 +41,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     method, tau, sampling = request.method, request.tau, request.sampling
     if sampling is None:
         check_names(problem, method, tau)
-        tuning = tuning_for(problem, request)
+        tuning = tuning_for(problem, request, models)
         return general_plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=tuning)
     if not isinstance(sampling, Sampling):
         raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
@@ -63,10 +63,11 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     return replace(chosen, reason=chosen.reason.replace("tau given by the user", "sampling given by the user"))
 
 
-def tuning_for(problem: Problem, request: Request) -> Tuning:
-    """Return the tuning by which methods are compared; adjusted to the number of threads if the method is "auto"."""
+def tuning_for(problem: Problem, request: Request, models: int) -> Tuning:
+    """Return the tuning by which methods are compared; adjusted to threads and models if the method is "auto"."""
     auto = request.n_threads > 1 and request.method == "auto" and request.tau == "auto"
-    return on_threads(request.tuning, problem.data.profile, request.n_threads) if auto else request.tuning
+    apart = 1 if problem.loss.kinked else models
+    return on_threads(request.tuning, problem.data.profile, request.n_threads, apart) if auto else request.tuning
 
 
 def has_model(start: Any) -> bool:

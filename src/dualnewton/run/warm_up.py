@@ -68,6 +68,7 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
     for loss in (*SMOOTH, *BY_ADDRESS):
         yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))
     yield Step("linear functions of rows", _linear_functions)
+    yield Step("linear algebra", _linear_algebra)
     for each in (*SMOOTH, *BY_ADDRESS, *OTHERS, *OF_COLUMNS):
         yield Step(f"loss {type(each).__name__} in passes", partial(_row_functions, each))
     for storage, dtype in kinds:
@@ -135,6 +136,15 @@ def _linear_functions() -> None:
     find_places(zero, zero)
     row_functions.given()
     sum_over_rows(row_functions.weighted(), SMOOTH[0], zero, RowVectors(zero, None, None), factors=zero)
+
+
+def _linear_algebra() -> None:
+    from dualnewton.matrix import factors, vectors
+
+    long = np.ones(vectors.LONG)
+    vectors.combination(vectors.products([(long, long)]), [long])
+    factor, _ = factors.by_tiles(np.eye(2))
+    factors.solved_by_tiles(factor, np.ones(2))
 
 
 def _row_functions(loss: Loss) -> None:

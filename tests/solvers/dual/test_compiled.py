@@ -227,13 +227,15 @@ def test_a_model_that_leaves_does_not_disturb_the_others(tau):
     assert mixed[1].n_epochs == alone[1].n_epochs
 
 
+@pytest.mark.parametrize("tau", [1, 16])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_several_models_give_equal_bits_with_any_number_of_threads(sparse):
+def test_several_models_give_equal_bits_with_any_number_of_threads(sparse, tau):
+    """Threads take models where rounds visit single examples, and Gram blocks otherwise."""
     problems = family(3, sparse=sparse)
-    runs = [dn.solve_many(problems, tau=16, tol=1e-6, random_state=0, n_threads=t) for t in (1, 2, 3)]
-    for one, two, three in zip(*runs, strict=True):
-        assert_same_bits(one, two)
-        assert_same_bits(one, three)
+    runs = [dn.solve_many(problems, tau=tau, tol=1e-6, random_state=0, n_threads=t) for t in (1, 2, 3, 8)]
+    for one, *others in zip(*runs, strict=True):
+        for other in others:
+            assert_same_bits(one, other)
 
 
 def test_problems_over_the_same_sparse_matrix_may_be_made_one_by_one():

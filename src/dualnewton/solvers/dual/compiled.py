@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dualnewton.kernels import gradients, separable, shrinking
 from dualnewton.kernels.losses import BY_NUMBERS, compiled, inlined
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
+from dualnewton.matrix.workers import workers
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.dual.base import intercept_weight
@@ -119,7 +121,7 @@ class CompiledEngine(Engine):
             tolerance=np.full(K, LOOSEST),
             residual=np.zeros(K),
             inactive_below=np.zeros(K),
-            active=np.ones(n, dtype=np.bool_),
+            active=np.ones((K, n), dtype=np.bool_),
         )
 
     def _limit(self) -> float:
@@ -140,14 +142,20 @@ class CompiledEngine(Engine):
         return eso_vectors(self.problems, sampling, [self.rho] * len(self.problems))
 
     def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
-        starts = () if self.one_at_a_time else (block.starts,)
-        return (*self.rows, self.curvature, block.indices, *starts, self.models, self.loss.argument)
+        sets = (self._shares(), np.zeros(1, dtype=np.int64)) if self.one_at_a_time else (block.starts,)
+        return (*self.rows, self.curvature, block.indices, *sets, self.models, self.loss.argument)
+
+    def _shares(self) -> np.ndarray:
+        """Return the first models of the shares of threads, followed by K."""
+        K = len(self.problems)
+        return np.linspace(0, K, min(K, 1 + workers().helpers) + 1).astype(np.intp)
 
     def run(self, block: IndexBlock, deadline: float = math.inf) -> None:  # noqa: ARG002 (compiled blocks take microseconds)
         if not len(block):
             return
         if self.separable_rounds:
-            self._sweep(*self._separable_arguments(block))
+            arguments = self._separable_arguments(block)
+            workers().share(partial(self._sweep, *arguments), len(self.problems) if self.one_at_a_time else 1)
         else:
             self._sweep.run(block, self.limit, self.models, self.loss.argument)
 
@@ -182,7 +190,8 @@ class CompiledEngine(Engine):
         return self.models.alpha[k]
 
     def active(self) -> np.ndarray:
-        return np.flatnonzero(self.models.active)
+        """Return the examples that are active for any of the models."""
+        return np.flatnonzero(self.models.active.any(axis=0))
 
     def residual(self, k: int) -> float:
         value = float(self.models.residual[k]) / self.problems[k].n
@@ -216,7 +225,7 @@ class CompiledEngine(Engine):
         self.problems = [self.problems[k] for k in wanted]
         shared = self.models.w is self.models.w_bar
         parts = {
-            name: value if name in ("limits", "gradient", "active") else np.ascontiguousarray(value[wanted])
+            name: value if name in ("limits", "gradient") else np.ascontiguousarray(value[wanted])
             for name, value in self.models._asdict().items()
         }
         for name in ("y", "c", "o"):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.matrix.vectors import combination, products
 from dualnewton.row_arrays import is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
@@ -78,6 +79,8 @@ class Corrections:
         inner = dtrsv(self.R, of_steps)
         middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
+        if isinstance(self.S, tuple):
+            return combination(np.concatenate([[scale], outer, -scale * inner]), (z, *self.S, *self.Z))
         return scale * z + _combined(outer, self.S) + _combined(-scale * inner, self.Z)
 
 
@@ -106,23 +109,14 @@ def _appended(rows: Any, start: int, vector: np.ndarray) -> Any:
 def _products(*pairs: tuple[Any, np.ndarray]) -> np.ndarray:
     """Return the products of the rows of each pair with its vector, one after the other, in memory."""
     if isinstance(pairs[0][0], tuple):
-        # By ``dot``, since ``@`` on vectors keeps the interpreter's lock.
-        return np.array([row.dot(vector) for rows, vector in pairs for row in rows])
+        return products([(row, vector) for rows, vector in pairs for row in rows])
     found = [rows @ vector for rows, vector in pairs]
     return np.asarray(on_host(found[0] if len(found) == 1 else np.concatenate(found)))
 
 
 def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
-    """Return the sum of the rows, each times its factor."""
-    if not isinstance(rows, tuple):
-        return np.asarray(factors, like=rows) @ rows
-    from scipy.linalg.blas import daxpy
-
-    total = np.zeros(rows[0].size)
-    for factor, row in zip(factors.tolist(), rows, strict=True):
-        # In place, in a quarter of the time of NumPy, which writes each product first.
-        total = daxpy(row, total, a=factor)
-    return total
+    """Return the sum of the rows of a matrix, each times its factor."""
+    return np.asarray(factors, like=rows) @ rows
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:

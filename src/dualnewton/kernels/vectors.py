@@ -1,0 +1,83 @@
+"""Kernels over long vectors, given by their addresses, in parts of ``step`` numbers that threads take one after the other.
+
+    products(pairs, length, step, counter, sums)            sums[p, k] = the product of the two vectors pairs[k], in part p
+    combination(factors, vectors, step, counter, out)       out = Σ_k factors[k] vectors[k]
+
+The sums of the parts are kept apart, so that they do not depend on which thread computed which part.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import carray, float64, intp, types
+from numba.extending import intrinsic
+
+from dualnewton.kernels._jit import jit, prefetch
+from dualnewton.kernels.atomic import next_number
+from dualnewton.kernels.models import Kernel
+
+FETCHED = 128
+"""Numbers that are prefetched (1 KiB)."""
+
+
+@intrinsic
+def _pointer(typingctx: Any, address: Any) -> Any:
+    """Return an address as a pointer to float64 numbers."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(float64)(intp), codegen
+
+
+@jit
+def _fetch(address, size):
+    """Prefetch the first numbers of the next vector: the processor recognises only what follows them."""
+    vector = carray(_pointer(address), size)
+    for i in range(0, min(size, FETCHED), 8):
+        prefetch(vector, i)
+
+
+@jit
+def _product(u, v):
+    total = 0.0
+    for i in range(u.size):
+        total += u[i] * v[i]
+    return total
+
+
+@jit
+def _products(pairs, length, step, counter, sums):
+    part = next_number(counter)
+    while part < sums.shape[0]:
+        low = part * step
+        size = min(step, length - low)
+        for k in range(pairs.shape[0]):
+            if k + 1 < pairs.shape[0]:
+                _fetch(pairs[k + 1, 0] + 8 * low, size)
+            u, v = carray(_pointer(pairs[k, 0] + 8 * low), size), carray(_pointer(pairs[k, 1] + 8 * low), size)
+            sums[part, k] = _product(u, v)
+        part = next_number(counter)
+
+
+@jit
+def _add_multiple(factor, v, total):
+    for i in range(total.size):
+        total[i] += factor * v[i]
+
+
+@jit
+def _combination(factors, vectors, step, counter, out):
+    low = step * next_number(counter)
+    while low < out.size:
+        own = out[low : low + step]
+        own[:] = 0.0
+        for k in range(factors.size):
+            if k + 1 < factors.size:
+                _fetch(vectors[k + 1] + 8 * low, own.size)
+            _add_multiple(factors[k], carray(_pointer(vectors[k] + 8 * low), own.size), own)
+        low = step * next_number(counter)
+
+
+products, combination = Kernel(_products), Kernel(_combination)
