@@ -27,7 +27,8 @@ BLOCK = 1 << 13
 system maps memory for larger ones at every call."""
 
 SHIFTS = 16
-"""Number of margin shifts at which a compiled function sums slopes in one call (``shifted_slopes_of``)."""
+"""Number of margin shifts at which a compiled function sums slopes in one call (``shifted_slopes_of``), and of labels that one
+counts (``label_weights_of``)."""
 
 RowArray = Any
 """A NumPy array, or an array of a kind that :func:`declare` was called for."""
@@ -79,6 +80,13 @@ def compiled_function(name: str, loss: Any, rows: RowArray) -> Callable[..., tup
     """
     there = _FUNCTIONS.get(type(rows))
     return None if there is None else there(name, loss)
+
+
+def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
+    """Return the inner products of up to three pairs of vectors of one length: one call where each would be several."""
+    if (function := compiled_function("inner_products_of", None, pairs[0][0])) is not None:
+        return function(*pairs)
+    return tuple(float(u.dot(v)) for u, v in pairs)
 
 
 def is_elsewhere(array: Any) -> bool:

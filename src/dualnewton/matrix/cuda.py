@@ -17,7 +17,7 @@ from dualnewton import row_arrays
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import cuda_gram, cuda_source, cuda_translation
-from dualnewton.matrix.cuda_library import THREADS, limit, namespace, numbers, ranges
+from dualnewton.matrix.cuda_library import THREADS, added, limit, namespace, numbers, ranges
 from dualnewton.matrix.cuda_library import kernel as kernel_of
 from dualnewton.matrix.device import DeviceData, Namespace
 from dualnewton.matrix.protocol import Data, Evaluation, RowForm, RowVectors, Target
@@ -271,7 +271,7 @@ class CudaData(DeviceData):
         sums = self.xp.empty((blocks, K, self.d))
         arguments = (self.matrix, R, sums, np.int64(self.n), np.int32(self.d), np.int64(step))
         kernel((blocks, across), (THREADS,), arguments, shared_mem=8 * tile * K)
-        return sums.sum(axis=0).T
+        return added(sums.reshape(blocks, -1)).reshape(K, self.d).T
 
     # Sparse products of CuPy's own add in an order that differs between calls, so that equal calls had unequal bits.
 
@@ -334,7 +334,7 @@ class CudaData(DeviceData):
             labels, c, o, p, keep = given
             arguments = margins, labels, c, o, p, keep, R, sums, np.int64(self.n), np.int64(step)
             kernel((blocks,), (THREADS,), arguments)
-            total = self._host(sums.sum(axis=0))
+            total = self._host(added(sums))
             return float(total[0]), self._as_given(self._transposed(R).T, w), total[1:], margins, held
         total, margins = self._dense_pass(w, b, translation, constants, given)
         return float(total[0]), total[1 + factors :].reshape(factors, self.d), total[1 : 1 + factors], margins, held
@@ -371,7 +371,7 @@ class CudaData(DeviceData):
             np.int64(self.n), np.int32(d), np.int64(step),
         )  # fmt: skip
         kernel((blocks,), (THREADS,), arguments, shared_mem=form.shared)
-        return self._host(sums.sum(axis=0)), margins
+        return self._host(added(sums)), margins
 
     @cached_property
     def _pass_form(self) -> PassForm:

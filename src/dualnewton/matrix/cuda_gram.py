@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, limit, ranges
+from dualnewton.matrix.cuda_library import THREADS, capability, cupy, kernel, limit, ranges
 from dualnewton.row_arrays import RowArray
 
 WIDEST = 128
@@ -138,7 +138,7 @@ extern "C" __global__ void gram_sum(const double* sums, double* H, int blocks, i
 
 def multiplies(gpu: int, m: int) -> bool:
     """Whether the GPU with this number multiplies m columns by these kernels."""
-    return m <= WIDEST and limit(gpu, "ComputeCapabilityMajor") >= CAPABILITY
+    return m <= WIDEST and capability(gpu) >= CAPABILITY
 
 
 def gram(gpu: int, X: Any, weights: RowArray, rows: RowArray | None, *, intercept: bool) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.matrix import cuda_source, cuda_translation
-from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, limit, numbers, ranges
+from dualnewton.matrix.cuda_library import THREADS, added, cupy, kernel, limit, numbers, ranges
 from dualnewton.matrix.protocol import RowVectors
 from dualnewton.row_arrays import SHIFTS, RowArray
 
@@ -72,6 +72,8 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
     or ``factors``, and one that it reads is ``kept``, as in ``matrix.sum_over_rows``; ``sign`` is the number that its
     description there names.
     """
+    if name == "inner_products_of":
+        return inner_products
     form = FORMS.get(name)
     if form is None or (loss is not None and (loss.columns > 1 or loss.label_columns > 1)):
         return None
@@ -86,7 +88,7 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
 
     def function(
         z: RowArray,
-        rows: RowVectors,
+        rows: RowVectors | tuple[Any, ...] = (),
         *,
         slopes: RowArray | None = None,
         factors: RowArray | None = None,
@@ -96,13 +98,25 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
         xp = cupy()
         n, gpu = len(z), xp.cuda.Device().id
         step, blocks = ranges(n, BLOCKS * limit(gpu, "MultiProcessorCount"), THREADS)
-        given = [None if each is None else xp.ascontiguousarray(each, dtype=np.float64) for each in (z, *rows, kept)]
+        y, c, o = rows or (None, None, None)
+        given = [None if each is None else xp.ascontiguousarray(each, dtype=np.float64) for each in (z, y, c, o, kept)]
         margins, y, c, o, way = (np.intp(0) if each is None else each for each in given)
         out = next((each for each in (slopes, factors) if each is not None), np.intp(0))
         sums = xp.empty((blocks, form.sums)) if form.sums else None
         made = kernel("row_sums", source, SUMS=form.sums, ROOM=max(1, form.sums), TERMS=form.terms)
         arguments = margins, y, c, o, numbers(gpu, *parameters), way, np.float64(sign), out
         made((blocks,), (THREADS,), (*arguments, np.intp(0) if sums is None else sums, np.int64(n), np.int64(step)))
-        return () if sums is None else tuple(sums.sum(axis=0).get().tolist())
+        return () if sums is None else tuple(added(sums).get().tolist())
 
     return function
+
+
+def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
+    """Return the inner products of up to three pairs of vectors of one length."""
+    xp, nowhere, n = cupy(), np.intp(0), pairs[0][0].size
+    blocks = min(limit(xp.cuda.Device().id, "MultiProcessorCount"), -(-n // THREADS))
+    sums = xp.empty((blocks, len(pairs)))
+    given = [xp.ascontiguousarray(each) for pair in pairs for each in pair]
+    made = kernel("inner_products", cuda_source.SUMMED + cuda_source.INNER_PRODUCTS, PAIRS=len(pairs))
+    made((blocks,), (THREADS,), (*given, *[nowhere] * (6 - len(given)), sums, np.int64(n)))
+    return tuple(added(sums).get().tolist())

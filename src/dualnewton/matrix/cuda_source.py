@@ -65,6 +65,46 @@ extern "C" __global__ void of_rows(
 """
 )
 
+ADDED = r"""
+// The sums of the columns of a matrix, added in a fixed order: a warp adds every eighth row of 32 columns.
+extern "C" __global__ void added(const double* sums, double* out, int rows, int width)
+{
+    __shared__ double room[THREADS];
+    int t = threadIdx.x, column = blockIdx.x * 32 + t % 32;
+    double total = 0.0;
+    if (column < width) {
+        #pragma unroll 4
+        for (int i = t / 32; i < rows; i += THREADS / 32) total += sums[(long long)i * width + column];
+    }
+    room[t] = total;
+    __syncthreads();
+    if (t >= 32 || column >= width) return;
+    for (int k = 32 + t; k < THREADS; k += 32) total += room[k];
+    out[column] = total;
+}
+"""
+
+INNER_PRODUCTS = r"""
+// Up to three inner products of vectors of n numbers, of the numbers of each block.
+extern "C" __global__ void inner_products(
+    const double* u, const double* v, const double* u2, const double* v2, const double* u3, const double* v3, double* sums,
+    long long n)
+{
+    __shared__ double room[THREADS];
+    const double* left[3] = {u, u2, u3};
+    const double* right[3] = {v, v2, v3};
+    double total[PAIRS] = {};
+    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS)
+        #pragma unroll
+        for (int k = 0; k < PAIRS; ++k) total[k] += left[k][i] * right[k][i];
+    #pragma unroll
+    for (int k = 0; k < PAIRS; ++k) {
+        double sum = block_sum(total[k], room);
+        if (threadIdx.x == 0) sums[blockIdx.x * PAIRS + k] = sum;
+    }
+}
+"""
+
 ROW_SUMS = r"""
 // SUMS sums over rows of the numbers that TERMS adds to `total` for one row. Each block has a range of rows and writes its sums.
 extern "C" __global__ void row_sums(

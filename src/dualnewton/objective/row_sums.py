@@ -15,6 +15,7 @@ from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
 from dualnewton.row_arrays import (
+    SHIFTS,
     RowArray,
     blocks,
     column_sums,
@@ -60,12 +61,20 @@ def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np
     kinds = np.unique(on_host(y[: 2 * MOST_LABELS]))
     if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, columns):
         return None
-    own = [y == kind for kind in kinds]
-    counts = [int(np.count_nonzero(rows)) for rows in own]
-    if sum(counts) != len(y):
+    counts = _label_weights(y, None, kinds)
+    if counts.sum() != len(y):
         return None
-    weights = counts if c is None else [float(c @ rows) for rows in own]
-    return kinds, np.array(weights, dtype=np.float64)
+    return kinds, counts if c is None else _label_weights(y, c, kinds)
+
+
+def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np.ndarray:
+    """Return the sum of the weights of each of these labels."""
+    function = compiled_function("label_weights_of", None, y) if len(kinds) <= SHIFTS else None
+    if function is not None:
+        padded = np.append(kinds, np.full(SHIFTS - len(kinds), np.nan))  # equal to no label
+        return np.array(function(y, (None, c, None), kept=np.asarray(padded, like=y))[: len(kinds)])
+    own = [y == kind for kind in kinds]
+    return np.array([float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own], dtype=np.float64)
 
 
 def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:

@@ -210,7 +210,8 @@ class Sketches:
             return Cholesky(H, diagonal, exact=True)
         if size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
-        indices, scaled = data.draw(rng, weights, size, self.scores)
+        every = count == data.n <= size
+        indices, scaled = (data.every(), weights) if every else data.draw(rng, weights, size, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
         # If rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
