@@ -160,6 +160,7 @@ def check_row_functions():
                 yield problem.row_curvature(z)
                 yield problem.slopes_at(z)
                 yield problem.best_intercept_at(z)
+                yield problem.balanced(way)
                 if loss.columns == 1:
                     yield row_sums.slope_along(loss, z, way, 0.3, rows)
                 for point in map(problem.data.placed, points):
@@ -170,7 +171,7 @@ def check_row_functions():
             for found, again, expected in zip(results(there), results(there), results(here), strict=True):
                 assert np.array_equal(on_host(found), on_host(again)), name
                 if np.isfinite(expected).all():
-                    close(found, expected, 1e-9)
+                    np.testing.assert_allclose(np.asarray(on_host(found)), expected, rtol=1e-9, atol=1e-9)
                 else:
                     assert np.array_equal(np.asarray(on_host(found)), expected), name
 

@@ -357,13 +357,17 @@ class Loss(RoundingErrors):
 
 def _signed_sums(alpha: np.ndarray, c: np.ndarray) -> tuple[Any, Any]:
     """Return Σ c_i max(α_i, 0) and Σ c_i max(−α_i, 0)."""
+    if (function := compiled_function("signed_sums_of", None, alpha)) is not None:
+        up, down = function(alpha, (None, c, None))
+        return up, down
     return c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
 
 
 def _intercept_sums(z: np.ndarray, y: np.ndarray, c: np.ndarray | None, loss: Loss, b: float) -> tuple[Any, Any, Any]:
     """Σ c_i φ′(z_i + b), Σ c_i φ″(z_i + b) and Σ c_i |φ′(z_i + b)|."""
     if (function := compiled_function("intercept_slopes_of", loss, z)) is not None:
-        return function(z, (y, c, None), sign=b)
+        slope, bend, size = function(z, (y, c, None), sign=b)
+        return slope, bend, size
     value = curvature = terms = 0.0
     for rows in blocks(y):
         first, second = loss.derivatives(z[rows] + b, y[rows])

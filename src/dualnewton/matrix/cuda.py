@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,6 +168,14 @@ class PassForm(NamedTuple):
             rows //= 2
         stages = max(2, min(MOST_STAGES, shared // (rows * row)))
         return cls(team, -(-d // (32 * team)), rows, stages, stages * rows * row)
+
+
+@cache
+def _pass_kernel(translation: Any, real: str, form: PassForm, gpu: int, *constants: tuple[str, int]) -> Any:
+    """Return the kernel of a dense pass; the whole source, whose hash takes longer than the start of a kernel, is made once."""
+    macros = {"TEAM": form.team, "COLUMNS": form.columns, "ROWS": form.rows, "STAGES": form.stages, "GPU": gpu}
+    source = translation.source + cuda_source.DENSE_PASS
+    return kernel_of("dense_pass", source, form.shared, REAL=real, **macros, **dict(constants))
 
 
 class CudaData(DeviceData):
@@ -351,18 +360,7 @@ class CudaData(DeviceData):
     ) -> tuple[np.ndarray, RowArray]:
         """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
         xp, d, factors, form = self.xp, self.d, constants["FACTORS"], self._pass_form
-        kernel = kernel_of(
-            "dense_pass",
-            translation.source + cuda_source.DENSE_PASS,
-            REAL=_real(self.matrix.dtype),
-            TEAM=form.team,
-            COLUMNS=form.columns,
-            ROWS=form.rows,
-            STAGES=form.stages,
-            shared=form.shared,
-            GPU=self.number,
-            **constants,
-        )
+        kernel = _pass_kernel(translation, _real(self.matrix.dtype), form, self.number, *constants.items())
         step, blocks = ranges(self.n, PASS_BLOCKS * self.processors, form.rows * form.teams)
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
         labels, c, o, p, keep = given

@@ -60,8 +60,11 @@ FORMS = {
         4,
         None,
     ),
+    "signed_sums_of": Form("total[0] += weight * fmax(z[i], 0.0); total[1] += weight * fmax(-z[i], 0.0);", 2, None),
+    "active_of": Form("total[0] += z[i] != 0.0;", 1, None),
+    "label_weights_of": Form("for (int k = 0; k < SUMS; ++k) total[k] += z[i] == way[k] ? weight : 0.0;", SHIFTS, None),
 }
-"""The functions of rows: z are margins, or dual variables in the last three."""
+"""The functions of rows: z are margins; dual variables in those of the dual; any numbers, and labels, in the last two."""
 
 
 @lru_cache(maxsize=256)

@@ -132,8 +132,8 @@ def _dual_terms(
 ) -> tuple[Any, ...]:
     rows = RowVectors(y, c, o)
     if (function := compiled_function("dual_terms_of", loss, alpha)) is not None:
-        mass, size, linear, conjugates = function(alpha, rows)
-        return *((mass, size) if masses else (0.0, 0.0)), linear, _proved(conjugates)
+        *both, along, conjugates = function(alpha, rows)
+        return *(both if masses else (0.0, 0.0)), along, _proved(conjugates)
     mass = alpha if c is None else rows.weighted(alpha)
     sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
     linear = 0.0 if o is None else float(np.vdot(mass, o))
