@@ -175,7 +175,13 @@ def _pass_kernel(translation: Any, real: str, form: PassForm, gpu: int, *constan
     """Return the kernel of a dense pass; the whole source, whose hash takes longer than the start of a kernel, is made once."""
     macros = {"TEAM": form.team, "COLUMNS": form.columns, "ROWS": form.rows, "STAGES": form.stages, "GPU": gpu}
     source = translation.source + cuda_source.DENSE_PASS
-    return kernel_of("dense_pass", source, form.shared, REAL=real, **macros, **dict(constants))
+    # The most that any number of features needs: CuPy has one kernel, with one limit, for all that have this source.
+    return kernel_of("dense_pass", source, _most_shared(gpu), REAL=real, **macros, **dict(constants))
+
+
+def _most_shared(gpu: int) -> int:
+    """Return the bytes of shared memory that rows may take in a dense pass."""
+    return max(0, limit(gpu, "MaxSharedMemoryPerBlockOptin") - UNSHARED)
 
 
 class CudaData(DeviceData):
@@ -380,8 +386,7 @@ class CudaData(DeviceData):
     @cached_property
     def _fuses(self) -> bool:
         """Whether a pass may read dense rows once: a thread has few columns, and the shared memory of a block holds the tiles."""
-        most = limit(self.number, "MaxSharedMemoryPerBlockOptin") - UNSHARED
-        return self.d <= THREADS * MOST_COLUMNS and self._pass_form.shared <= most
+        return self.d <= THREADS * MOST_COLUMNS and self._pass_form.shared <= _most_shared(self.number)
 
     # Weighted Gram matrices ------------------------------------------------------------------------------------------
 
