@@ -179,7 +179,9 @@ def check_row_functions():
 def check_passes_of_several_widths():
     """Passes over rows of different lengths, in turn, do not change the shared memory that kernels of others may use."""
     rng = np.random.default_rng(11)
-    problems = [problem_on(cuda(rng.standard_normal((600, d)).astype(np.float32)), losses.Huber(0.7)) for d in (30, 8, 2)]
+    problems = [
+        problem_on(cuda(rng.standard_normal((600, d)).astype(np.float32)), losses.Huber(0.7)) for d in (30, 8, 2)
+    ]
     for problem in (*problems, *problems):
         assert np.isfinite(problem.certify(np.zeros(problem.d), 0.0).gap)
 
