@@ -54,9 +54,8 @@ class NonSmooth(Loss):
             return super().best_intercept(margins, y, weights, near=near)
         c, reach = np.ones_like(margins) if weights is None else weights, max(1.0, float(np.abs(margins).max()))
         outside = 0.0
-        if is_elsewhere(
-            margins
-        ):  # rows on a cluster cannot be sorted, and sums on a GPU in their order vary between calls
+        # Rows on a cluster cannot be sorted, and running sums on a GPU differ between equal calls.
+        if is_elsewhere(margins):
             margins, y, c, outside = self._undecided(margins, y, c, reach)
         kinks, (low, _) = self.kinks(y), self.domain(y)
         places = np.concatenate([kink.position - margins for kink in kinks])
@@ -96,7 +95,7 @@ class NonSmooth(Loss):
                 break
             sides = [(low, high)] if left > right else [(low, left), (right, high)]
             points = np.concatenate([np.linspace(*side, SHIFTS // len(sides) + 2)[1:-1] for side in sides])
-            slopes = np.array([float(each) for each in summed(_shifted_slopes, z, y, c, self, points)])
+            slopes = np.array([float(each) for each in summed(_shifted_slopes, z, y, c, self, tuple(points.tolist()))])
             below, above, flat = points[slopes < -level], points[slopes > level], points[np.abs(slopes) <= level]
             low, high = max([low, *below.tolist()]), min([high, *above.tolist()])
             left, right = min([left, *flat.tolist()]), max([right, *flat.tolist()])
@@ -105,7 +104,9 @@ class NonSmooth(Loss):
         return on_host(z[near]), on_host(y[near]), on_host(c[near]), outside
 
 
-def _shifted_slopes(z: np.ndarray, y: np.ndarray, c: np.ndarray, loss: Loss, shifts: np.ndarray) -> tuple[Any, ...]:
+def _shifted_slopes(
+    z: np.ndarray, y: np.ndarray, c: np.ndarray, loss: Loss, shifts: tuple[float, ...]
+) -> tuple[Any, ...]:
     """Σ c_i φ′(z_i + b) for each of ``SHIFTS`` numbers b."""
     if (function := compiled_function("shifted_slopes_of", loss, z)) is not None:
         return function(z, (y, c, None), kept=np.asarray(shifts, like=z))
