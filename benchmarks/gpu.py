@@ -33,7 +33,7 @@ from benchmarks.timing import Outcome, cores, in_child
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.lab.report.environment import version
-from dualnewton.matrix.cuda import cupy
+from dualnewton.matrix.cuda_library import cupy
 from dualnewton.matrix.workers import threads as using_threads
 from dualnewton.row_arrays import on_host
 

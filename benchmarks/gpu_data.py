@@ -13,7 +13,8 @@ import numpy as np
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix.cuda import as_cuda, cupy
+from dualnewton.matrix.cuda import as_cuda
+from dualnewton.matrix.cuda_library import cupy
 
 
 def timed(work: Callable[[], Any], repeats: int = 5) -> float:

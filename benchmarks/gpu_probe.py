@@ -24,7 +24,8 @@ from benchmarks.gpu_data import dense, labels, others, sparse, timed
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import cuda
-from dualnewton.matrix.cuda import as_cuda, cupy
+from dualnewton.matrix.cuda import as_cuda
+from dualnewton.matrix.cuda_library import cupy, namespace
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 
 TOL = 1e-6
@@ -55,7 +56,10 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "dual_at", lambda: problem.dual_at(-y * 0.3, W[0])
     yield "gram float64", lambda: data.weighted_gram(weights, intercept=True, keep=True)
     yield "gram float32", lambda: data.weighted_gram(weights, intercept=True, single=True, keep=True)
-    yield "scale float64 alone", lambda: data._scale(weights, None, xp.empty((min(n, (1 << 28) // d), d)), 0, root=True)
+    yield (
+        "scale float64 alone",
+        lambda: data._scale(weights, None, xp.empty((min(n, (1 << 28) // d), d)), 0, d, root=True),
+    )
     part = X[: min(n, (1 << 28) // d)]
     yield f"TF32 product of {len(part)} rows", lambda: tf32(part)
     yield "the same in float32", lambda: part.T @ part
@@ -102,7 +106,7 @@ def sweep(X: Any, y: Any) -> None:
                 found = []
                 for blocks in (1, 2):
                     cuda.FEW_COLUMNS, cuda.MOST_ROWS, cuda.PASS_BLOCKS = columns, most, blocks
-                    data = cuda.CudaData(X, cuda.namespace())
+                    data = cuda.CudaData(X, namespace())
                     work = functools.partial(data.evaluate, W, b, target, rows)
                     found.append(f"{blocks}: {timed(work, 3):.2f}")
                 print(f"    {type(target).__name__}, {columns} columns, {most} rows, blocks: ms", *found, flush=True)

@@ -20,8 +20,9 @@ from benchmarks.timing import cores
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.lab.report.environment import version
-from dualnewton.matrix.cuda import as_cuda, cupy
+from dualnewton.matrix.cuda import as_cuda
 from dualnewton.matrix.cuda_copies import streamed
+from dualnewton.matrix.cuda_library import cupy
 from dualnewton.matrix.streamed import StreamedData
 
 FILE = Path(__file__).parent / "GPU_STREAMED.md"

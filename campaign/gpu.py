@@ -34,7 +34,7 @@ STORAGES: dict[str, Callable[[np.ndarray], Any]] = {
 
 def case(seed: int, folder: Path) -> Counter[str]:  # noqa: ARG001
     """Try one random problem on the GPU."""
-    from dualnewton.matrix.cuda import cupy
+    from dualnewton.matrix.cuda_library import cupy
 
     try:
         cupy()

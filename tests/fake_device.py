@@ -142,6 +142,78 @@ class FakeAlgebra:
         return np.linalg.solve(factor.array.T, np.linalg.solve(factor.array, g))
 
 
+class RowFunctions:
+    """What the functions of rows compute that are compiled for a GPU: their sums, and the array that they write, if any."""
+
+    def __init__(self, loss, z, y, c, o, way, at):
+        self.loss, self.z, self.y, self.c, self.o, self.way, self.at = loss, z, y, c, o, way, at
+        self.shifted = z if o is None else z + o
+
+    def weighted(self, values):
+        return values if self.c is None else self.c * values
+
+    def slopes(self, z):
+        return self.weighted(self.loss.derivative(z, self.y))
+
+    def losses_of(self):
+        value = self.weighted(self.loss.value(self.shifted, self.y)).sum()
+        return [value], self.at * self.loss.derivative(self.shifted, self.y)
+
+    def curvature_of(self):
+        return [], self.weighted(self.loss.second_derivative(self.shifted, self.y))
+
+    def slope_of(self):
+        return [self.slopes(self.shifted + self.at * self.way) @ self.way], None
+
+    def intercept_slopes_of(self):
+        slopes, bends = self.slopes(self.z + self.at), self.loss.second_derivative(self.z + self.at, self.y)
+        return [slopes.sum(), self.weighted(bends).sum(), np.abs(slopes).sum()], None
+
+    def shifted_slopes_of(self):
+        return [self.slopes(self.z + b).sum() for b in self.way], None
+
+    def conjugates_of(self):
+        return [self.loss.conjugates(self.z, self.y, self.c)], None
+
+    def dual_terms_of(self):
+        a = self.weighted(self.z)
+        return [a.sum(), np.abs(a).sum(), 0.0 if self.o is None else a @ self.o, *self.conjugates_of()[0]], None
+
+    def dual_sizes_of(self):
+        a = self.weighted(self.z)
+        return [a @ a, a @ self.z, a.sum(), np.abs(a).sum()], None
+
+    def signed_sums_of(self):
+        return [self.weighted(np.maximum(each, 0.0)).sum() for each in (self.z, -self.z)], None
+
+    def active_of(self):
+        return [np.count_nonzero(self.z)], None
+
+    def label_weights_of(self):
+        return [self.weighted((self.z == label) * 1.0).sum() for label in self.way], None
+
+
+ROW_FUNCTIONS = {name for name in vars(RowFunctions) if name.endswith("_of")}
+
+
+def row_function(name, loss):
+    """Return a function of rows on the device, as those of a GPU are; None for losses of several columns."""
+    if name == "inner_products_of":
+        return lambda *pairs: tuple(float(u.array @ v.array) for u, v in pairs)
+    if loss is not None and (loss.columns > 1 or loss.label_columns > 1):
+        return None
+
+    def function(z, rows=(), *, slopes=None, factors=None, kept=None, sign=1.0):
+        given = [each if each is None else each.array for each in (z, *(rows or (None,) * 3), kept)]
+        sums, written = getattr(RowFunctions(loss, *given, sign), name)()
+        for out in (slopes, factors):
+            if out is not None:
+                out.array[...] = written
+        return tuple(map(float, sums))
+
+    return function
+
+
 row_arrays.declare(FakeArray, FakeArray.get, FakeAlgebra())
 xp = FakeModule()
 NAMESPACE = Namespace(xp)

@@ -26,6 +26,10 @@ BLOCK = 1 << 13
 """Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
 system maps memory for larger ones at every call."""
 
+SHIFTS = 16
+"""Number of margin shifts at which a compiled function sums slopes in one call (``shifted_slopes_of``), and of labels that one
+counts (``label_weights_of``)."""
+
 RowArray = Any
 """A NumPy array, or an array of a kind that :func:`declare` was called for."""
 
@@ -42,6 +46,7 @@ class Algebra(Protocol):
 
 _TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
 _SUMMED: dict[type, Callable[..., tuple[Any, ...]]] = {}
+_FUNCTIONS: dict[type, Callable[[str, Any], Callable[..., tuple[float, ...]] | None]] = {}
 ALGEBRA: dict[type, Algebra] = {}
 """Linear algebra of declared kinds of arrays, by their type."""
 
@@ -51,17 +56,37 @@ def declare(
     to_host: Callable[[Any], np.ndarray],
     algebra: Algebra | None = None,
     summed: Callable[..., tuple[Any, ...]] | None = None,
+    functions: Callable[[str, Any], Callable[..., tuple[float, ...]] | None] | None = None,
 ) -> None:
     """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
 
     With an ``algebra``, data may also keep Gram matrices in arrays of this type. ``summed`` calls a function for each block of
-    rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type.
+    rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type. ``functions`` returns
+    the functions of a loss over rows that are compiled for this type, by their names (:func:`compiled_function`).
     """
     _TO_HOST[kind] = to_host
     if algebra is not None:
         ALGEBRA[kind] = algebra
     if summed is not None:
         _SUMMED[kind] = summed
+    if functions is not None:
+        _FUNCTIONS[kind] = functions
+
+
+def compiled_function(name: str, loss: Any, rows: RowArray) -> Callable[..., tuple[float, ...]] | None:
+    """Return a function of a loss over rows that is compiled for this kind of row arrays; None if there is none.
+
+    Names and arguments are those of ``kernels/row_functions.py`` for rows in memory. It returns its sums over rows.
+    """
+    there = _FUNCTIONS.get(type(rows))
+    return None if there is None else there(name, loss)
+
+
+def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
+    """Return the inner products of up to three pairs of vectors of one length: one call where each would be several."""
+    if (function := compiled_function("inner_products_of", None, pairs[0][0])) is not None:
+        return function(*pairs)
+    return tuple(float(u.dot(v)) for u, v in pairs)
 
 
 def is_elsewhere(array: Any) -> bool:

@@ -123,6 +123,9 @@ def _check_products():
                     expected = here.weighted_gram(signed, rows, intercept=True)
                     close(data.weighted_gram(data.placed(signed), rows, intercept=True), expected)
                     close(data.weighted_gram(data.placed(signed), rows, intercept=True, single=True), expected, 1e-5)
+                    again = [on_host(data.weighted_gram(data.placed(signed), rows)) for _ in range(2)]
+                    close(again[0], here.weighted_gram(signed, rows))
+                    assert sp.issparse(X) or np.array_equal(*again), name
             pairs = [rng.random(n) for _ in range(3)]
             for more in ({"intercept": True}, {"negligible": 0.0}):
                 close(data.coupled_gram(list(map(data.placed, pairs)), 3, **more), here.coupled_gram(pairs, 3, **more))
@@ -131,6 +134,56 @@ def _check_products():
                 mine = data.moments(data.placed(weights), data.placed(targets), point)
                 for found, expected in zip(mine, here.moments(weights, targets, point), strict=True):
                     close(found, expected)
+
+
+def check_row_functions():
+    """Sums over rows that read no X agree with those in memory for each loss, and repeat to the bit."""
+    from dualnewton.objective import row_sums
+
+    rng, n = np.random.default_rng(7), 5003
+    X = rng.standard_normal((n, 2))
+    for name, loss in LOSSES.items():
+        for more in ({}, {"sample_weight": rng.uniform(0.0, 2.0, n) * (rng.random(n) < 0.9)}):
+            here = problem_on(X, loss)
+            here = dn.Problem(X, here.y, loss, fit_intercept=True, offset=here.offset if more else None, **more)
+            there = dn.Problem(cuda(X), here.y, loss, fit_intercept=True, offset=here.offset, **more)
+            z, way = rng.standard_normal((2, *here.o.shape))
+            alpha = here.alpha_of(
+                rng.standard_normal(here.model(np.zeros((loss.columns, 2)[loss.columns == 1 :])).shape)
+            )
+            outside = alpha.copy()
+            outside[7] += 100.0
+
+            def results(problem, loss=loss, z=z, way=way, points=(alpha, outside)):
+                rows, (z, way) = problem.row_vectors, map(problem.data.placed, (z, way))
+                yield row_sums.values(loss, z, rows)
+                yield problem.row_curvature(z)
+                yield problem.slopes_at(z)
+                yield problem.best_intercept_at(z)
+                yield problem.balanced(way)
+                if loss.columns == 1:
+                    yield row_sums.slope_along(loss, z, way, 0.3, rows)
+                for point in map(problem.data.placed, points):
+                    yield from row_sums.dual_terms(loss, point, rows, masses=True)
+                    yield row_sums.conjugates(loss, 0.5 * point, rows)
+                    yield from row_sums.dual_sizes(point, rows, masses=True)
+
+            for found, again, expected in zip(results(there), results(there), results(here), strict=True):
+                assert np.array_equal(on_host(found), on_host(again)), name
+                if np.isfinite(expected).all():
+                    np.testing.assert_allclose(np.asarray(on_host(found)), expected, rtol=1e-9, atol=1e-9)
+                else:
+                    assert np.array_equal(np.asarray(on_host(found)), expected), name
+
+
+def check_passes_of_several_widths():
+    """Passes over rows of different lengths, in turn, do not change the shared memory that kernels of others may use."""
+    rng = np.random.default_rng(11)
+    problems = [
+        problem_on(cuda(rng.standard_normal((600, d)).astype(np.float32)), losses.Huber(0.7)) for d in (30, 8, 2)
+    ]
+    for problem in (*problems, *problems):
+        assert np.isfinite(problem.certify(np.zeros(problem.d), 0.0).gap)
 
 
 def check_passes():
@@ -153,7 +206,7 @@ def check_passes():
                         mine, theirs = getattr(found, part), getattr(expected, part)
                         assert (mine is None) == (theirs is None)
                         if theirs is not None:
-                            if part in ("gradients", "kept") and isinstance(loss, losses.base.NonSmooth):
+                            if part in ("gradients", "kept") and isinstance(loss, losses.NonSmooth):
                                 continue  # a margin within rounding of a kink has either slope
                             close(mine, theirs, 1e-8)
                             assert np.array_equal(on_host(mine), on_host(getattr(again, part)), equal_nan=True), part
@@ -181,7 +234,7 @@ def fits():
         yield name, loss, {}, "newton"
         yield name, loss, {}, "ihs"
         yield name, loss, {"regularizer": mixed}, "newton"
-        if not isinstance(loss, losses.base.NonSmooth):
+        if not isinstance(loss, losses.NonSmooth):
             yield name, loss, {"regularizer": L1}, "newton"
 
 

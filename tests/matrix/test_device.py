@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.gpu import checks
 
 import dualnewton as dn
-from dualnewton import losses, regularizers
+from dualnewton import losses, regularizers, row_arrays
+from dualnewton.losses import nonsmooth
 from dualnewton.matrix import MemoryData, RowVectors, count_active, device
+from dualnewton.matrix.device import DeviceData
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 from dualnewton.row_arrays import on_host
-from fake_device import FakeArray, on_device
+from fake_device import ROW_FUNCTIONS, FakeArray, on_device, row_function
 
 N, D, TOL = 300, 5, 1e-8
 RNG = np.random.default_rng(0)
@@ -182,3 +185,38 @@ def test_an_array_of_the_device_never_becomes_a_numpy_array_by_itself():
             attempt()
     assert type(np.exp(array) + np.float64(1.0)) is type(np.zeros(2, like=array)) is FakeArray
     assert float(array @ array) == 3.0
+
+
+def with_row_functions(monkeypatch):
+    """Let the device have compiled functions of rows, as a GPU has; return the names of those that are called."""
+    called = set()
+
+    def functions(name, loss):
+        called.add(name)
+        return row_function(name, loss)
+
+    monkeypatch.setitem(row_arrays._FUNCTIONS, FakeArray, functions)
+    return called
+
+
+def test_sums_over_rows_are_by_the_compiled_functions_of_the_device(monkeypatch):
+    called = with_row_functions(monkeypatch)
+    monkeypatch.setattr(checks, "cuda", on_device)
+    monkeypatch.setattr(nonsmooth, "FEW_KINKS", 64)  # so that an intercept of a kinked loss is searched
+    checks.check_row_functions()
+    assert called >= ROW_FUNCTIONS - {"active_of", "label_weights_of"}
+
+
+@pytest.mark.parametrize(("loss", "full"), [("logistic", False), ("hinge", True)])
+def test_a_fit_by_compiled_functions_of_rows_is_that_in_memory(loss, full, monkeypatch):
+    called = with_row_functions(monkeypatch)
+    monkeypatch.setattr(DeviceData, "many", 1)  # vectors over features are on the device, too
+    here, there = (dn.solve(posed(of(X), loss, full=full), tol=TOL, random_state=0) for of in (MemoryData, on_device))
+    assert there.converged
+    assert abs(there.certificate.primal - here.certificate.primal) <= 2.0 * TOL * here.certificate.primal
+    assert called >= {
+        "active_of",
+        "inner_products_of",
+        "dual_terms_of",
+        "signed_sums_of" if full else "label_weights_of",
+    }

@@ -43,7 +43,7 @@ def beside(X: Any, values: Any) -> Any:
         return on_host(values)
     if library_of(values) == library or not hasattr(values, "dtype") or values.dtype.kind not in "fiub":
         return values
-    from dualnewton.matrix.cuda import cupy
+    from dualnewton.matrix.cuda_library import cupy
 
     placed = cupy().asarray(values)
     if library != "torch":

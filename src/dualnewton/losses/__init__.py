@@ -11,9 +11,10 @@ The functions of a loss satisfy these identities (Section 4 of the paper uses al
 * the dual variable that belongs to a margin is α = −φ′(z), and −α lies in the domain of φ*.
 """
 
-from dualnewton.losses.base import Curvature, Kink, Loss, Margin, NonSmooth
+from dualnewton.losses.base import Curvature, Kink, Loss, Margin
 from dualnewton.losses.kinked import EpsilonInsensitive, Hinge, Quantile
 from dualnewton.losses.log_link import Gamma, Poisson, Tweedie
+from dualnewton.losses.nonsmooth import NonSmooth
 from dualnewton.losses.outputs import SquaredOutputs
 from dualnewton.losses.smooth import (
     Huber,

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from enum import Enum
-from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses.root import EXACT, zero_of
-from dualnewton.losses.rounding import RoundingErrors, Sizes
-from dualnewton.row_arrays import BLOCK, blocks, is_elsewhere, summed
+from dualnewton.losses.root import zero_of
+from dualnewton.losses.rounding import RoundingErrors
+from dualnewton.row_arrays import BLOCK, blocks, compiled_function, summed
 from dualnewton.validation import Array, vector
 
 BALANCING = 1e-2
 """Largest multiple of the balancing direction by which a dual point is changed, in units of margins."""
-
-FEW_KINKS, HALVINGS = 1 << 14, 60
-"""Number of examples with a kink near the best intercept that are gathered and sorted, and the limit on bisections around it."""
 
 
 class Curvature(Enum):
@@ -362,11 +357,17 @@ class Loss(RoundingErrors):
 
 def _signed_sums(alpha: np.ndarray, c: np.ndarray) -> tuple[Any, Any]:
     """Return Σ c_i max(α_i, 0) and Σ c_i max(−α_i, 0)."""
+    if (function := compiled_function("signed_sums_of", None, alpha)) is not None:
+        up, down = function(alpha, (None, c, None))
+        return up, down
     return c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
 
 
 def _intercept_sums(z: np.ndarray, y: np.ndarray, c: np.ndarray | None, loss: Loss, b: float) -> tuple[Any, Any, Any]:
     """Σ c_i φ′(z_i + b), Σ c_i φ″(z_i + b) and Σ c_i |φ′(z_i + b)|."""
+    if (function := compiled_function("intercept_slopes_of", loss, z)) is not None:
+        slope, bend, size = function(z, (y, c, None), sign=b)
+        return slope, bend, size
     value = curvature = terms = 0.0
     for rows in blocks(y):
         first, second = loss.derivatives(z[rows] + b, y[rows])
@@ -374,92 +375,6 @@ def _intercept_sums(z: np.ndarray, y: np.ndarray, c: np.ndarray | None, loss: Lo
             first, second = c[rows] * first, c[rows] * second
         value, curvature, terms = value + first.sum(), curvature + second.sum(), terms + np.abs(first).sum()
     return value, curvature, terms
-
-
-class NonSmooth(Loss):
-    """A loss with a kink, such as the hinge: convex, but 1/γ-smooth for no γ > 0.
-
-    ``derivative`` returns any subgradient, ``second_derivative`` any number. Such a loss defines :meth:`smoothed`:
-    :func:`dualnewton.solve` fits a sequence of smoothed losses, and the gap is certified for the loss itself. A piecewise linear
-    loss also declares its :meth:`kinks`, so that dual rounds and ``method="interior"`` solve it without smoothing, and a fit
-    with a quadratic penalty ends exactly at a solution.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualnewton import losses
-    >>> isinstance(losses.Hinge(), losses.NonSmooth), losses.Hinge().gamma
-    (True, None)
-    """
-
-    kinked: ClassVar[bool] = True
-
-    def value_change(self, sizes: Sizes, y: Array) -> float | None:
-        """Bound the change of Σ c_i φ(z_i) by errors of the margins: |φ′| is at most the larger end of the domain of φ*."""
-        low, high = self.domain(y)
-        steepest = max(float(np.max(-low)), float(np.max(high)))
-        return steepest * math.sqrt(sizes.weight) * sizes.change if steepest < math.inf else None
-
-    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
-        """argmin_b Σ c_i φ(z_i + b); if it is an interval, the point of its middle half nearest to ``near``.
-
-        The sum of a piecewise linear loss is piecewise linear in b, with kinks k_im − z_i: its slope is added up over the kinks
-        in order until it is no longer negative. (A root search fails for a slope that jumps over zero.)
-        """
-        if self.pieces(y) is None:
-            return super().best_intercept(margins, y, weights, near=near)
-        c, reach = np.ones_like(margins) if weights is None else weights, max(1.0, float(np.abs(margins).max()))
-        outside = 0.0
-        if is_elsewhere(margins):  # rows on a GPU or a cluster cannot be sorted
-            margins, y, c, outside = self._undecided(margins, y, c, reach)
-        kinks, (low, _) = self.kinks(y), self.domain(y)
-        places = np.concatenate([kink.position - margins for kink in kinks])
-        jumps = np.concatenate([c * (kink.right - kink.left) for kink in kinks])
-        order = np.argsort(places, kind="stable")
-        places, jumps = places[order], jumps[order]
-        ends = np.concatenate([places[:1] - reach, places, places[-1:] + reach])
-        # Between consecutive ends:
-        slopes = outside + float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])
-        flat = EXACT * len(slopes) * float(jumps.sum())
-        first = min(int(np.count_nonzero(slopes < -flat)), len(slopes) - 1)
-        if float(slopes[first]) > flat:
-            return float(ends[first])
-        start, end = float(ends[first]), float(ends[first + 1])
-        quarter = 0.25 * (end - start)
-        return float(np.clip(near, start + quarter, end - quarter))
-
-    def _undecided(
-        self, z: np.ndarray, y: np.ndarray, c: np.ndarray, reach: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Return the examples whose kinks are near the best intercept (margins, labels, weights), and the slope of the others.
-
-        An interval with all best intercepts is narrowed by the sign of the slope until few examples have a kink inside. The slope
-        of every other example is constant there.
-        """
-        kinks = self.kinks(y)
-        places, jumps = [kink.position - z for kink in kinks], [float(c @ (kink.right - kink.left)) for kink in kinks]
-        low, high = min(float(each.min()) for each in places) - reach, max(float(each.max()) for each in places) + reach
-        level = EXACT * len(z) * sum(jumps)
-        left, right = math.inf, -math.inf  # between which the slope is zero
-
-        def inside() -> Any:
-            return reduce(operator.or_, [(low <= each) & (each <= high) for each in places])
-
-        for _ in range(HALVINGS):
-            if int(np.count_nonzero(inside())) <= FEW_KINKS:
-                break
-            if left > right:
-                middle = 0.5 * (low + high)
-            else:
-                middle = 0.5 * (low + left) if left - low > high - right else 0.5 * (right + high)
-            slope = float(c @ self.derivative(z + middle, y))
-            if abs(slope) <= level:
-                left, right = min(left, middle), max(right, middle)
-            else:
-                low, high = (middle, high) if slope < 0.0 else (low, middle)
-        near = inside()
-        outside = float((c * self.derivative(z + 0.5 * (low + high), y)) @ (1.0 - near))
-        return z[near], y[near], c[near], outside
 
 
 class Margin(Loss):

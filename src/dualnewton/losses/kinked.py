@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton.losses.base import Curvature, Kink, Margin, NonSmooth
+from dualnewton.losses.base import Curvature, Kink, Margin
+from dualnewton.losses.nonsmooth import NonSmooth
 from dualnewton.losses.smooth import SmoothEpsilonInsensitive, SmoothHinge, SmoothQuantile
 from dualnewton.validation import Array, between, positive
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +17,13 @@ import numpy as np
 from dualnewton import row_arrays
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix import cuda_source
-from dualnewton.matrix.cuda_library import cupy, namespace
+from dualnewton.matrix import cuda_gram, cuda_source, cuda_translation
+from dualnewton.matrix.cuda_library import THREADS, added, limit, namespace, numbers, ranges
+from dualnewton.matrix.cuda_library import kernel as kernel_of
 from dualnewton.matrix.device import DeviceData, Namespace
 from dualnewton.matrix.protocol import Data, Evaluation, RowForm, RowVectors, Target
 from dualnewton.matrix.selections import Selection
 from dualnewton.row_arrays import RowArray
-
-THREADS = 256
-"""Threads per block of every kernel."""
 
 TEAMS = (1, 2, 4, 8)
 """Warps of a block that may share the columns of dense rows in a pass."""
@@ -37,8 +35,7 @@ FEW_COLUMNS = 4
 """Columns of a dense pass per thread, as long as more warps may share a row."""
 
 MOST_ROWS, MOST_STAGES = 16, 4
-"""Dense rows that a team of warps evaluates at a time in a pass (a tile), and tiles in shared memory: one is evaluated while the
-others are copied."""
+"""Dense rows that a team of warps evaluates at a time in a pass; tiles of so many rows, of which all but one are on their way."""
 
 BLOCKS, PASS_BLOCKS = 4, 2
 """Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes."""
@@ -65,8 +62,8 @@ WIDE = 8
 TOGETHER = 4
 """Rows that a group of threads multiplies at a time with several columns of W; entries of a sparse row with one column."""
 
-ENTRY, SQUARE, SIZE = "x", "x * x", "fabs(x)"
-"""What a kernel multiplies of each entry x of sparse rows, in C: the entry itself, its square or its absolute value."""
+ENTRY, SQUARE, SIZE, NONZERO = "x", "x * x", "fabs(x)", "(x != 0.0 ? 1.0 : 0.0)"
+"""What a kernel multiplies of each entry x, in C: the entry itself, its square, its absolute value, or whether it is not zero."""
 
 HALVES = 512
 """Features from which cuBLAS takes less time for half of a Gram matrix than for all of it: half the time for 2000."""
@@ -133,25 +130,6 @@ def _checked(X: Any, space: Namespace) -> Any:
     return X
 
 
-@cache
-def _kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
-    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. ``shared`` limits its shared memory in bytes.
-
-    That is a setting on one GPU, so that the number of the GPU must be among the macros.
-    """
-    macros = "".join(f"#define {key} {value}\n" for key, value in {"THREADS": THREADS, **defined}.items())
-    kernel = cupy().RawKernel(macros + source, name, options=("--std=c++14",))
-    if shared:
-        kernel.max_dynamic_shared_size_bytes = shared
-    return kernel
-
-
-@lru_cache(maxsize=256)
-def _numbers(gpu: int, *numbers: float) -> Any:  # noqa: ARG001
-    """Return some numbers, the parameters of a loss, on the GPU with this number, which must be the current one; copied once."""
-    return cupy().asarray(numbers)
-
-
 def _real(dtype: Any) -> str:
     return "float" if dtype == np.float32 else "double"
 
@@ -182,7 +160,7 @@ class PassForm(NamedTuple):
 
     @classmethod
     def of(cls, d: int, itemsize: int, shared: int) -> PassForm:
-        """Choose the form for d features: as many rows at a time, then as many tiles, as the shared memory holds."""
+        """Choose the form for d features: as many rows at a time, then as many tiles, as so many bytes of shared memory hold."""
         team = next((team for team in TEAMS if d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
         row = THREADS // (32 * team) * d * itemsize
         rows = MOST_ROWS
@@ -190,6 +168,20 @@ class PassForm(NamedTuple):
             rows //= 2
         stages = max(2, min(MOST_STAGES, shared // (rows * row)))
         return cls(team, -(-d // (32 * team)), rows, stages, stages * rows * row)
+
+
+@cache
+def _pass_kernel(translation: Any, real: str, form: PassForm, gpu: int, *constants: tuple[str, int]) -> Any:
+    """Return the kernel of a dense pass; the whole source, whose hash takes longer than the start of a kernel, is made once."""
+    macros = {"TEAM": form.team, "COLUMNS": form.columns, "ROWS": form.rows, "STAGES": form.stages, "GPU": gpu}
+    source = translation.source + cuda_source.DENSE_PASS
+    # The most that any number of features needs: CuPy has one kernel, with one limit, for all that have this source.
+    return kernel_of("dense_pass", source, _most_shared(gpu), REAL=real, **macros, **dict(constants))
+
+
+def _most_shared(gpu: int) -> int:
+    """Return the bytes of shared memory that rows may take in a dense pass."""
+    return max(0, limit(gpu, "MaxSharedMemoryPerBlockOptin") - UNSHARED)
 
 
 class CudaData(DeviceData):
@@ -217,7 +209,7 @@ class CudaData(DeviceData):
     @cached_property
     def processors(self) -> int:
         """Multiprocessors of the GPU."""
-        return self._limit("MultiProcessorCount")
+        return limit(self.number, "MultiProcessorCount")
 
     # Products --------------------------------------------------------------------------------------------------------
 
@@ -232,11 +224,11 @@ class CudaData(DeviceData):
                 found[:, low : low + WIDE] = Z
         return found.reshape(self.n) if w.ndim == 1 else found
 
-    def _times_few(self, W: Any, Z: Any) -> None:
+    def _times_few(self, W: Any, Z: Any, entry: str = ENTRY) -> None:
         if self.is_sparse:
-            _sparse_times(self.matrix, W, Z, self.blocks)
+            _sparse_times(self.matrix, W, Z, self.blocks, entry)
             return
-        kernel = _kernel(
+        kernel = kernel_of(
             "dense_times",
             cuda_source.PRODUCTS,
             REAL=_real(self.matrix.dtype),
@@ -244,6 +236,7 @@ class CudaData(DeviceData):
             LANES=self.lanes,
             TILE=1,
             ROWS=TOGETHER if W.shape[1] > 1 else 1,
+            ENTRY=entry,
         )
         arguments = self.matrix, self.xp.ascontiguousarray(W.T), Z, np.int64(self.n), np.int32(self.d)
         kernel((4 * self.blocks,), (THREADS,), arguments)
@@ -270,7 +263,7 @@ class CudaData(DeviceData):
         return self.xp.concatenate([self._transposed_few(own, entry) for own in each], axis=1)
 
     def _transposed_few(self, R: Any, entry: str) -> Any:
-        """Sums over the rows for at most WIDE columns of R; ``entry`` is of sparse rows."""
+        """Sums over the rows for at most WIDE columns of R."""
         K = R.shape[1]
         if self.is_sparse:
             Z = self.xp.empty((self.d, K))
@@ -278,7 +271,7 @@ class CudaData(DeviceData):
                 _sparse_times(transposed, R[part], Z, self.blocks, entry, add=part.start > 0)
             return Z
         tile = 256
-        kernel = _kernel(
+        kernel = kernel_of(
             "dense_transposed",
             cuda_source.PRODUCTS,
             REAL=_real(self.matrix.dtype),
@@ -286,40 +279,33 @@ class CudaData(DeviceData):
             LANES=self.lanes,
             TILE=tile,
             ROWS=1,
+            ENTRY=entry,
         )
         across = -(-self.d // THREADS)
-        step, blocks = self._ranges(max(1, 4 * self.blocks // across))
+        step, blocks = ranges(self.n, max(1, 4 * self.blocks // across))
         sums = self.xp.empty((blocks, K, self.d))
         arguments = (self.matrix, R, sums, np.int64(self.n), np.int32(self.d), np.int64(step))
         kernel((blocks, across), (THREADS,), arguments, shared_mem=8 * tile * K)
-        return sums.sum(axis=0).T
+        return added(sums.reshape(blocks, -1)).reshape(K, self.d).T
 
     # Sparse products of CuPy's own add in an order that differs between calls, so that equal calls had unequal bits.
 
     def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
-        if not self.is_sparse:
-            return super().column_norms(weights, features)
         norms = self._transposed(self.placed(weights), SQUARE)
         return self._host(norms if features is None else norms[self.xp.asarray(features)])
 
     def absolute_sums(self, weights: RowArray) -> np.ndarray:
-        return (
-            self._host(self._transposed(self.placed(weights), SIZE))
-            if self.is_sparse
-            else super().absolute_sums(weights)
-        )
+        return self._host(self._transposed(self.placed(weights), SIZE))
 
     def row_scores(self, scale: np.ndarray) -> RowArray:
-        if not self.is_sparse:
-            return super().row_scores(scale)
         found = self.xp.empty((self.n, 1))
-        _sparse_times(self.matrix, self._small(scale)[:, None], found, self.blocks, SQUARE)
+        self._times_few(self._small(scale)[:, None], found, SQUARE)
         return found[:, 0]
 
-    def _ranges(self, most: int, unit: int = 1) -> tuple[int, int]:
-        """Return the rows per block, a multiple of ``unit``, and the number of blocks, which has a maximum."""
-        step = -(-self.n // (most * unit)) * unit
-        return step, -(-self.n // step)
+    def nonzeros(self) -> np.ndarray:
+        if self.is_sparse:
+            return super().nonzeros()
+        return self._host(self._transposed(self.ones(), NONZERO)).astype(np.intp)
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -327,7 +313,7 @@ class CudaData(DeviceData):
         forms = list(target.forms)
         kinds: list[Any] = [type(form.loss) for form in forms]
         several = any(form.loss.columns > 1 for form in forms)
-        translations = [None if several else cuda_source.translated(kind) for kind in kinds]
+        translations = [None if several else cuda_translation.translated(kind) for kind in kinds]
         fused = not self.is_sparse and len(forms) == 1 and self._fuses
         if not forms or None in translations or not (fused or self.is_sparse):
             return super().evaluate(W, b, target, vectors)
@@ -351,19 +337,19 @@ class CudaData(DeviceData):
         constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
         vectors = [None if each is None else self._small(each) for each in rows]
         places = [np.intp(0) if each is None else each for each in vectors]
-        parameters = _numbers(self.number, *cuda_source.parameters_of(form.loss, translation))
+        parameters = numbers(self.number, *cuda_translation.parameters_of(form.loss, translation))
         held = xp.empty((kept, self.n)) if kept else None
         given = *places, parameters, held if kept else np.intp(0)
         if self.is_sparse:
             margins = self._margins(w, float(b))
             R = xp.empty((self.n, factors))
-            step, blocks = self._ranges(4 * self.blocks, THREADS)
+            step, blocks = ranges(self.n, 4 * self.blocks, THREADS)
             sums = xp.empty((blocks, 1 + factors))
-            kernel = _kernel("of_rows", translation.source + cuda_source.OF_ROWS, **constants)
-            labels, c, o, numbers, keep = given
-            arguments = margins, labels, c, o, numbers, keep, R, sums, np.int64(self.n), np.int64(step)
+            kernel = kernel_of("of_rows", translation.source + cuda_source.OF_ROWS, **constants)
+            labels, c, o, p, keep = given
+            arguments = margins, labels, c, o, p, keep, R, sums, np.int64(self.n), np.int64(step)
             kernel((blocks,), (THREADS,), arguments)
-            total = self._host(sums.sum(axis=0))
+            total = self._host(added(sums))
             return float(total[0]), self._as_given(self._transposed(R).T, w), total[1:], margins, held
         total, margins = self._dense_pass(w, b, translation, constants, given)
         return float(total[0]), total[1 + factors :].reshape(factors, self.d), total[1 : 1 + factors], margins, held
@@ -380,52 +366,39 @@ class CudaData(DeviceData):
     ) -> tuple[np.ndarray, RowArray]:
         """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
         xp, d, factors, form = self.xp, self.d, constants["FACTORS"], self._pass_form
-        kernel = _kernel(
-            "dense_pass",
-            translation.source + cuda_source.DENSE_PASS,
-            REAL=_real(self.matrix.dtype),
-            TEAM=form.team,
-            COLUMNS=form.columns,
-            ROWS=form.rows,
-            STAGES=form.stages,
-            shared=form.shared,
-            GPU=self.number,
-            **constants,
-        )
-        step, blocks = self._ranges(PASS_BLOCKS * self.processors, form.rows * form.teams)
+        kernel = _pass_kernel(translation, _real(self.matrix.dtype), form, self.number, *constants.items())
+        step, blocks = ranges(self.n, PASS_BLOCKS * self.processors, form.rows * form.teams)
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
-        labels, c, o, numbers, keep = given
+        labels, c, o, p, keep = given
         arguments = (
-            self.matrix, self._small(w), np.float64(b), labels, c, o, numbers, margins, keep, sums,
+            self.matrix, self._small(w), np.float64(b), labels, c, o, p, margins, keep, sums,
             np.int64(self.n), np.int32(d), np.int64(step),
         )  # fmt: skip
         kernel((blocks,), (THREADS,), arguments, shared_mem=form.shared)
-        return self._host(sums.sum(axis=0)), margins
+        return self._host(added(sums)), margins
 
     @cached_property
     def _pass_form(self) -> PassForm:
         """How the threads of a block share the rows of a dense pass."""
-        shared = self._limit("MaxSharedMemoryPerMultiprocessor") // PASS_BLOCKS - UNSHARED
+        shared = limit(self.number, "MaxSharedMemoryPerMultiprocessor") // PASS_BLOCKS - UNSHARED
         return PassForm.of(self.d, self.matrix.dtype.itemsize, shared)
 
     @cached_property
     def _fuses(self) -> bool:
         """Whether a pass may read dense rows once: a thread has few columns, and the shared memory of a block holds the tiles."""
-        most = self._limit("MaxSharedMemoryPerBlockOptin") - UNSHARED
-        return self.d <= THREADS * MOST_COLUMNS and self._pass_form.shared <= most
-
-    def _limit(self, name: str) -> int:
-        """Return a limit of the GPU, zero where it is not known."""
-        return int(self.xp.cuda.Device().attributes.get(name, 0))
+        return self.d <= THREADS * MOST_COLUMNS and self._pass_form.shared <= _most_shared(self.number)
 
     # Weighted Gram matrices ------------------------------------------------------------------------------------------
 
     def _gram(self, weights: RowArray, rows: Selection | None, *, intercept: bool, single: bool) -> Any:
         if self.is_sparse:
             return super()._gram(weights, rows, intercept=intercept, single=single)
+        m = self.d + intercept
+        if cuda_gram.multiplies(self.number, m):
+            return cuda_gram.gram(self.number, self.matrix, weights, rows, intercept=intercept)
         from cupy import cublas
 
-        xp, m = self.xp, self.d + intercept
+        xp = self.xp
         width = -(-m // EVEN) * EVEN
         kind, size = np.float32 if single else np.float64, self.n if rows is None else int(rows.size)
         signed = bool((weights < 0.0).any())
@@ -457,7 +430,7 @@ class CudaData(DeviceData):
         self, weights: RowArray | None, rows: Selection | None, out: Any, first: int, m: int, *, root: bool
     ) -> None:
         """Write rows from ``first`` on, with ones up to column m and zeros beyond, times their weights or the roots of these."""
-        kernel = _kernel("scaled_rows", cuda_source.SCALED, REAL=_real(self.matrix.dtype), OUT=_real(out.dtype))
+        kernel = kernel_of("scaled_rows", cuda_source.SCALED, REAL=_real(self.matrix.dtype), OUT=_real(out.dtype))
         nowhere = np.intp(0)
         arguments = (
             self.matrix, nowhere if rows is None else rows, nowhere if weights is None else weights, out,
@@ -469,7 +442,7 @@ class CudaData(DeviceData):
 def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, entry: str = ENTRY, *, add: bool = False) -> None:
     """Z = f(A) W for a CSR matrix and a function f of each entry; Z += f(A) W if ``add``."""
     length, K = A.nnz / A.shape[0], W.shape[1]
-    kernel = _kernel(
+    kernel = kernel_of(
         "csr_times",
         cuda_source.CSR_TIMES,
         REAL=_real(A.dtype),

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.matrix.cuda import CudaData, as_cuda, cupy, namespace
+from dualnewton.matrix.cuda import CudaData, as_cuda
+from dualnewton.matrix.cuda_library import cupy, namespace
 from dualnewton.matrix.linear import Matrix, cut
 from dualnewton.matrix.protocol import Data
 from dualnewton.matrix.streamed import StreamedData

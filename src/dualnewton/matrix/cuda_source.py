@@ -1,157 +1,4 @@
-"""CUDA source of the passes over rows on a GPU, and of a loss's functions, translated from its own methods.
-
-Each function of a loss is one branch-free expression of NumPy's functions, so that its syntax tree translates to C term by term
-(:func:`translated`). A loss whose methods hold anything else has no translation and is evaluated by its NumPy expressions.
-"""
-
-from __future__ import annotations
-
-import ast
-import inspect
-import textwrap
-from functools import cache
-from typing import Any, NamedTuple
-
-from dualnewton.losses.base import BALANCING, Loss
-
-FUNCTIONS = {
-    "abs": "fabs", "absolute": "fabs", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1", "sqrt": "sqrt",
-    "maximum": "max_", "minimum": "min_", "tanh": "tanh", "logaddexp": "logaddexp_", "sign": "sign_", "square": "square_",
-}  # fmt: skip
-"""NumPy's functions by their names in C; those with an underscore are defined in ``PRELUDE``."""
-
-OPERATORS: dict[type, str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=",
-    ast.Eq: "==", ast.NotEq: "!=",
-}  # fmt: skip
-
-PRELUDE = r"""
-#ifndef INFINITY
-#define INFINITY __longlong_as_double(0x7ff0000000000000LL)
-#endif
-// As NumPy's maximum and minimum, these return NaN if one of the numbers is.
-__device__ inline double max_(double a, double b) { return a > b || a != a ? a : b; }
-__device__ inline double min_(double a, double b) { return a < b || a != a ? a : b; }
-__device__ inline double square_(double x) { return x * x; }
-__device__ inline double sign_(double x) { return (x > 0.0) - (x < 0.0); }
-__device__ inline double logaddexp_(double a, double b) { return fmax(a, b) + log1p(exp(-fabs(a - b))); }
-"""
-
-
-class Untranslatable(Exception):  # noqa: N818 (it reports no error)
-    """A method contains an expression that cannot be translated to C."""
-
-
-class Translation(NamedTuple):
-    """C functions ``value``, ``slope``, ``bend`` and ``direction`` of (z, y, parameters), and the names of the parameters."""
-
-    source: str
-    parameters: tuple[str, ...]
-
-
-class _Translator:
-    """Translates the methods of one loss; ``self.name`` becomes a parameter."""
-
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-        self.parameters: list[str] = []
-
-    def body(self, name: str, results: int = 1) -> tuple[list[str], list[str]]:
-        """Return the statements of a method of (z or u, y), and the expressions that it returns."""
-        method = getattr(self.kind, name)
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(method))).body[0]
-        except (OSError, TypeError, SyntaxError, IndentationError) as error:
-            raise Untranslatable(str(error)) from None
-        if not isinstance(tree, ast.FunctionDef) or tree.decorator_list:
-            raise Untranslatable(name)
-        own, *arguments = [argument.arg for argument in tree.args.args]
-        self.own, self.names = own, {name: f"{name}_" for name in arguments}
-        lines: list[str] = []
-        for statement in tree.body:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                continue  # the docstring
-            if isinstance(statement, ast.Return) and statement.value is not None:
-                found = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
-                if len(found) != results:
-                    raise Untranslatable(name)
-                return lines, [self.expression(each) for each in found]
-            if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
-                raise Untranslatable(ast.dump(statement))
-            value, target = self.expression(statement.value), statement.targets[0].id
-            lines.append(f"double {target}_{len(lines)} = {value};")
-            self.names[target] = f"{target}_{len(lines) - 1}"
-        raise Untranslatable(name)
-
-    def expression(self, node: ast.expr) -> str:
-        """Return an expression of doubles; a comparison is 1.0 or 0.0."""
-        each = self.expression
-        match node:
-            case ast.Constant(value=float() | int() as number):
-                return repr(float(number))
-            case ast.Name(id=name) if name in self.names:
-                return self.names[name]
-            case ast.Attribute(value=ast.Name(id="np"), attr="inf"):
-                return "INFINITY"
-            case ast.Attribute(value=ast.Name(id=name), attr=field) if name == self.own:
-                if field not in self.parameters:
-                    self.parameters.append(field)
-                return f"p[{self.parameters.index(field)}]"
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return f"(-{each(operand)})"
-            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=2 | 2.0)):
-                return f"square_({each(left)})"
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-                return f"({each(left)} {OPERATORS[type(op)]} {each(right)})"
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATORS:
-                return f"({each(left)} {OPERATORS[type(op)]} {each(right)} ? 1.0 : 0.0)"
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr="where"), args=[condition, yes, no]):
-                return f"({each(condition)} != 0.0 ? {each(yes)} : {each(no)})"
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr=name), args=args) if name in FUNCTIONS:
-                return f"{FUNCTIONS[name]}({', '.join(map(each, args))})"
-            case _:
-                raise Untranslatable(ast.dump(node))
-
-    def function(self, name: str, method: str) -> str:
-        """Return a C function of (z, y, p)."""
-        lines, (result,) = self.body(method)
-        return f"__device__ double {name}(double z_, double y_, const double* p) {{ {' '.join(lines)} return {result}; }}\n"
-
-    def direction(self) -> str:
-        """Return the balancing direction (``Loss.balancing_direction``)."""
-        head = "__device__ double direction(double z_, double y_, const double* p)"
-        if self.kind.domain is Loss.domain:  # type: ignore[attr-defined]
-            return f"{head} {{ return bend(z_, y_, p); }}\n"
-        lines, (low, high) = self.body("domain", 2)
-        return (
-            f"{head} {{ {' '.join(lines)} double slope_ = slope(z_, y_, p), low_ = {low}, high_ = {high}; "
-            f"double room_ = min_(slope_ - low_, high_ - slope_) / {BALANCING!r}; "
-            "return max_(min_(bend(z_, y_, p), room_), 0.0); }\n"
-        )
-
-
-@cache
-def translated(kind: type) -> Translation | None:
-    """Return the functions of a class of losses in C; None if a method cannot be translated."""
-    if kind.balancing_direction is not Loss.balancing_direction:  # type: ignore[attr-defined]
-        return None
-    translator = _Translator(kind)
-    try:
-        functions = [
-            translator.function("value", "value"),
-            translator.function("slope", "derivative"),
-            translator.function("bend", "second_derivative"),
-            translator.direction(),
-        ]
-    except Untranslatable:
-        return None
-    return Translation(PRELUDE + "".join(functions), tuple(translator.parameters))
-
-
-def parameters_of(loss: Any, translation: Translation) -> list[float]:
-    """Return the numbers that the translated functions take, at least one."""
-    return [float(getattr(loss, name)) for name in translation.parameters] or [0.0]
-
+"""CUDA source of the passes over rows on a GPU; the functions of a loss that they call are in ``cuda_translation``."""
 
 ROW = r"""
 // What a target computes of one row (see RowForm): FACTORS numbers r, of which KEPT are kept without the weight.
@@ -217,6 +64,67 @@ extern "C" __global__ void of_rows(
 }
 """
 )
+
+ADDED = r"""
+// The sums of the columns of a matrix, added in a fixed order: a warp adds every eighth row of 32 columns.
+extern "C" __global__ void added(const double* sums, double* out, int rows, int width)
+{
+    __shared__ double room[THREADS];
+    int t = threadIdx.x, column = blockIdx.x * 32 + t % 32;
+    double total = 0.0;
+    if (column < width) {
+        #pragma unroll 4
+        for (int i = t / 32; i < rows; i += THREADS / 32) total += sums[(long long)i * width + column];
+    }
+    room[t] = total;
+    __syncthreads();
+    if (t >= 32 || column >= width) return;
+    for (int k = 32 + t; k < THREADS; k += 32) total += room[k];
+    out[column] = total;
+}
+"""
+
+INNER_PRODUCTS = r"""
+// Up to three inner products of vectors of n numbers, of the numbers of each block.
+extern "C" __global__ void inner_products(
+    const double* u, const double* v, const double* u2, const double* v2, const double* u3, const double* v3, double* sums,
+    long long n)
+{
+    __shared__ double room[THREADS];
+    const double* left[3] = {u, u2, u3};
+    const double* right[3] = {v, v2, v3};
+    double total[PAIRS] = {};
+    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS)
+        #pragma unroll
+        for (int k = 0; k < PAIRS; ++k) total[k] += left[k][i] * right[k][i];
+    #pragma unroll
+    for (int k = 0; k < PAIRS; ++k) {
+        double sum = block_sum(total[k], room);
+        if (threadIdx.x == 0) sums[blockIdx.x * PAIRS + k] = sum;
+    }
+}
+"""
+
+ROW_SUMS = r"""
+// SUMS sums over rows of the numbers that TERMS adds to `total` for one row. Each block has a range of rows and writes its sums.
+extern "C" __global__ void row_sums(
+    const double* z, const double* y, const double* c, const double* o, const double* p, const double* way, double at,
+    double* out, double* sums, long long n, long long step)
+{
+    __shared__ double room[THREADS];
+    long long low = blockIdx.x * step, high = min(low + step, n);
+    double total[ROOM] = {};
+    for (long long i = low + threadIdx.x; i < high; i += THREADS) {
+        double weight = c ? c[i] : 1.0;
+        TERMS
+    }
+    #pragma unroll
+    for (int k = 0; k < SUMS; ++k) {
+        double sum = block_sum(total[k], room);
+        if (threadIdx.x == 0) sums[(long long)blockIdx.x * SUMS + k] = sum;
+    }
+}
+"""
 
 DENSE_PASS = (
     ROW
@@ -368,7 +276,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
 )
 
 PRODUCTS = r"""
-// Z = A W for dense rows and K rows of W': LANES threads multiply ROWS rows at a time, so that they read W' less often.
+__device__ inline double of(double x) { return ENTRY; }
+
+// Z = f(A) W for dense rows, a function f of an entry and K rows of W': LANES threads multiply ROWS rows at a time, so that they
+// read W' less often.
 extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z, long long n, int d)
 {
     int lane = threadIdx.x % LANES;
@@ -380,7 +291,7 @@ extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z
         for (int j = lane; j < d; j += LANES) {
             double x[ROWS];
             #pragma unroll
-            for (int r = 0; r < ROWS; ++r) x[r] = r < count ? (double)X[(i + r) * d + j] : 0.0;
+            for (int r = 0; r < ROWS; ++r) x[r] = r < count ? of((double)X[(i + r) * d + j]) : 0.0;
             #pragma unroll
             for (int k = 0; k < K; ++k) {
                 double w = W[(long long)k * d + j];
@@ -399,7 +310,7 @@ extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z
     }
 }
 
-// Sums of A' R for dense rows and K columns of R: a block a range of rows, whose sums it writes.
+// Sums of f(A)' R for dense rows and K columns of R: a block a range of rows, whose sums it writes.
 extern "C" __global__ void dense_transposed(const REAL* X, const double* R, double* sums, long long n, int d, long long step)
 {
     extern __shared__ double factors[];
@@ -414,7 +325,7 @@ extern "C" __global__ void dense_transposed(const REAL* X, const double* R, doub
         if (column < d) {
             #pragma unroll 4
             for (int i = 0; i < count; ++i) {
-                double x = (double)X[(first + i) * d + column];
+                double x = of((double)X[(first + i) * d + column]);
                 for (int k = 0; k < K; ++k) added[k] += factors[i * K + k] * x;
             }
         }

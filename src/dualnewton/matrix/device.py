@@ -165,6 +165,9 @@ class DeviceData(Data):
     def changed(self, values: RowArray, others: RowArray) -> Selection:
         return self.xp.flatnonzero(values != others)
 
+    def every(self) -> Selection:
+        return self.xp.arange(self.n)
+
     def active(self, weights: RowArray) -> Selection:
         found = self.xp.flatnonzero(weights != 0.0)
         return found if found.size else self.xp.zeros(1, dtype=np.intp)

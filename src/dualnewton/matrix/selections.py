@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualnewton.matrix.workers import workers
-from dualnewton.row_arrays import RowArray, on_host
+from dualnewton.row_arrays import RowArray, compiled_function, on_host
 from dualnewton.validation import frozen
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ Selection = Any
 
 def count_active(weights: RowArray) -> int:
     """Return the number of nonzero weights; NumPy counts booleans ten times faster than other numbers."""
+    if (function := compiled_function("active_of", None, weights)) is not None:
+        return int(function(weights.reshape(-1))[0])
     return int(np.count_nonzero(weights != 0.0))
 
 
@@ -69,6 +71,10 @@ class Selections:
         rows, found = np.asarray(rows, like=values), np.zeros_like(values)
         found[rows] = values[rows] * factor
         return found
+
+    def every(self) -> Selection:
+        """Return all rows."""
+        return np.arange(self.n)
 
     def active(self, weights: RowArray) -> Selection:
         """Return the rows with a nonzero weight; row 0 if there are none, since no selection may be empty."""

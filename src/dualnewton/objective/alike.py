@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -44,11 +44,11 @@ def like(
 
 
 def on_rows(problem: Any, rows: np.ndarray, data: Any) -> Any:
-    """Return the problem on some of its rows, whose features are in ``data``."""
-    own = [field.name for field in fields(problem) if field.name in OF_ROWS]
-    given = {name: getattr(problem.unit, name) for name in own}
-    return replace(
-        problem,
-        X=data,
-        **{name: None if each is None else problem.data.take(each, rows) for name, each in given.items()},
-    )
+    """Return the problem on some of its rows, whose features are in ``data``; its labels and weights are not checked again."""
+    kind: Any = type(problem)
+    twin = object.__new__(kind)
+    vars(twin).update({field.name: getattr(problem, field.name) for field in fields(kind)}, X=data)
+    for name in OF_ROWS:
+        if name in vars(twin) and (given := getattr(problem.unit, name)) is not None:
+            vars(twin)[name] = frozen(data.placed(problem.data.take(given, rows)))
+    return twin

@@ -5,6 +5,7 @@ They do not read X, but on one thread they would take longer than passes on many
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,17 @@ import numpy as np
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
-from dualnewton.row_arrays import RowArray, blocks, column_sums, is_elsewhere, mapped, on_host, summed
+from dualnewton.row_arrays import (
+    SHIFTS,
+    RowArray,
+    blocks,
+    column_sums,
+    compiled_function,
+    is_elsewhere,
+    mapped,
+    on_host,
+    summed,
+)
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -22,16 +33,19 @@ MOST_LABELS = 32
 """Largest number of distinct labels for which examples with equal margins are summed per label."""
 
 
-def _compiled(name: str, loss: Loss, rows: RowArray, many: bool) -> Any:
-    """Return a compiled function of rows; None if NumPy's expressions compute it.
+def _compiled(name: str, loss: Any, rows: RowArray, many: bool) -> Callable[..., tuple[float, ...]] | None:
+    """Return a compiled function of rows, which returns its sums over them; None if NumPy's expressions compute it.
 
-    ``many`` is True if the number of all rows, not only of this block, is large enough for compiled functions.
+    ``many`` is True if the number of all rows, not only of this block, is large enough for compiled functions in memory.
     """
-    if not many or is_elsewhere(rows):
+    if is_elsewhere(rows):
+        return compiled_function(name, loss, rows)
+    if not many:
         return None
     from dualnewton.kernels import row_functions
 
-    return getattr(row_functions, name)(loss)
+    function = getattr(row_functions, name)(loss)
+    return None if function is None else lambda z, rows, **rest: (sum_over_rows(function, loss, z, rows, **rest),)
 
 
 def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float, np.ndarray]:
@@ -47,11 +61,20 @@ def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np
     kinds = np.unique(on_host(y[: 2 * MOST_LABELS]))
     if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, columns):
         return None
-    own = [y == kind for kind in kinds]
-    if sum(int(np.count_nonzero(rows)) for rows in own) != len(y):
+    counts = _label_weights(y, None, kinds)
+    if counts.sum() != len(y):
         return None
-    weights = [float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own]
-    return kinds, np.array(weights, dtype=np.float64)
+    return kinds, counts if c is None else _label_weights(y, c, kinds)
+
+
+def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np.ndarray:
+    """Return the sum of the weights of each of these labels."""
+    function = compiled_function("label_weights_of", None, y) if len(kinds) <= SHIFTS else None
+    if function is not None:
+        padded = np.append(kinds, np.full(SHIFTS - len(kinds), np.nan))  # equal to no label
+        return np.array(function(y, (None, c, None), kept=np.asarray(padded, like=y))[: len(kinds)])
+    own = [y == kind for kind in kinds]
+    return np.array([float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own], dtype=np.float64)
 
 
 def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:
@@ -68,10 +91,10 @@ def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     return float(summed(_values, z, *rows, loss, len(z) >= MANY)[0])
 
 
-def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
+def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float, ...]:
     rows = RowVectors(y, c, o)
     if (function := _compiled("losses_of", loss, z, many)) is not None:
-        return (sum_over_rows(function, loss, z, rows),)
+        return function(z, rows)
     total = 0.0
     for part in blocks(z, loss.columns):
         own = rows.part(part)
@@ -107,7 +130,11 @@ def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool)
 def _dual_terms(
     alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool, many: bool
 ) -> tuple[Any, ...]:
-    mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
+    rows = RowVectors(y, c, o)
+    if (function := compiled_function("dual_terms_of", loss, alpha)) is not None:
+        *both, along, conjugates = function(alpha, rows)
+        return *(both if masses else (0.0, 0.0)), along, _proved(conjugates)
+    mass = alpha if c is None else rows.weighted(alpha)
     sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
     linear = 0.0 if o is None else float(np.vdot(mass, o))
     return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
@@ -120,8 +147,13 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
 
 def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
     if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
-        return (sum_over_rows(function, loss, alpha, RowVectors(y, c, o)),)
+        return (_proved(*function(alpha, RowVectors(y, c, o))),)
     return (loss.conjugates(alpha, y, c),)
+
+
+def _proved(conjugates: float) -> float:
+    """Return a sum of conjugates; ∞ where it is not a number, which proves nothing."""
+    return math.inf if math.isnan(conjugates) else conjugates
 
 
 def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: float) -> Callable[[float], float]:
@@ -134,8 +166,8 @@ def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: fl
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
     if (function := _compiled("curvature_of", loss, z, len(z) >= MANY)) is not None:
-        found = np.empty(z.shape[::-1])
-        sum_over_rows(function, loss, z, rows, factors=found)
+        found = np.empty(z.shape[::-1], like=z)
+        function(z, rows, factors=found)
         return found.T
     return rows.weighted(mapped(loss.second_derivative, rows.shifted(z), rows.y, columns=loss.columns))
 
@@ -144,7 +176,7 @@ def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i q_kl(z_i + o_i; y_i) of all rows, one column for each pair of classes: see ``Loss.couplings``."""
     if (function := _compiled("couplings_of", loss, z, len(z) >= MANY)) is not None:
         found = np.empty((loss.columns * (loss.columns - 1) // 2, len(z)))
-        sum_over_rows(function, loss, z, rows, factors=found)
+        function(z, rows, factors=found)
         return found.T
     return rows.weighted(loss.couplings(rows.shifted(z), rows.y))
 
@@ -152,8 +184,8 @@ def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """−φ′(z_i + o_i; y_i) of all rows."""
     if (function := _compiled("losses_of", loss, z, len(z) >= MANY)) is not None:
-        found = np.empty(z.shape[::-1])
-        sum_over_rows(function, loss, z, rows, slopes=found, sign=-1.0)
+        found = np.empty(z.shape[::-1], like=z)
+        function(z, rows, slopes=found, sign=-1.0)
         return found.T
     return mapped(lambda z, y: -loss.derivative(z, y), rows.shifted(z), rows.y, columns=loss.columns)
 
@@ -165,10 +197,10 @@ def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowV
 
 def _slope_along(
     z: np.ndarray, way: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, t: float, many: bool
-) -> tuple[float]:
+) -> tuple[float, ...]:
     rows = RowVectors(y, c, o)
     if (function := _compiled("slope_of", loss, z, many)) is not None:
-        return (sum_over_rows(function, loss, z, rows, kept=np.ascontiguousarray(way), sign=t),)
+        return function(z, rows, kept=np.ascontiguousarray(way, like=way), sign=t)
     total = 0.0
     for part in blocks(z):
         own = rows.part(part)
@@ -179,13 +211,14 @@ def _slope_along(
 
 def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> Any:
     """argmin_b Σ c_i φ(z_i + b; y_i): see ``Loss.best_intercept``."""
-    if (function := _compiled("intercept_slopes_of", loss, z, len(z) >= MANY)) is None:
+    function = None if is_elsewhere(z) else _compiled("intercept_slopes_of", loss, z, len(z) >= MANY)
+    if function is None:
         return loss.best_intercept(z, rows.y, rows.c, near=near)
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 
     def slope(b: float) -> tuple[float, float, float]:
         # The sums of a part are stored starting at the index of its first row.
-        sum_over_rows(function, loss, z, own, kept=sums, sign=b)
+        function(z, own, kept=sums, sign=b)
         value, curvature, terms = (float(sums[starts + place].sum()) for place in range(3))
         return value, curvature, terms
 
@@ -257,6 +290,8 @@ def dual_sizes(alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSize
 
 
 def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, masses: bool) -> tuple[Any, ...]:
+    if alpha.ndim == 1 and (function := compiled_function("dual_sizes_of", None, alpha)) is not None:
+        return function(alpha, RowVectors(y, c, o))[: None if masses else 2]
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
     squares = np.vdot(mass, mass)
     weighted = squares if c is None else np.vdot(alpha, mass)

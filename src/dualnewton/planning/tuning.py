@@ -125,7 +125,7 @@ GPU = Rates(
     factorise=4e11,
     sparse_entry=1.6e-11,
     sparse_pair=1e-11,
-    expanded_entry=9e-12,
+    expanded_entry=1.7e-12,
     margin=1e-11,
     call=1.3e-3,
     drawn_row=2e-11,
@@ -133,11 +133,11 @@ GPU = Rates(
 )
 """Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
 
-``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.4 ms for 4 GB), ``multiply`` and
-``expanded_entry`` of weighted Gram matrices in float64, and ``sparse_entry`` of passes over CSR rows. ``call`` is what remains
-of fits on 1,000,000×100 without the time of their passes and Gram matrices: 12 ms of Newton's method in 9 calls, and 23 ms of
-sketched Newton in 15. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their
-Gram matrices are of sampled rows, in memory. What is not set here is not done on a GPU, and is as on a core.
+``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.2 ms for 4 GB), ``multiply`` and
+``expanded_entry`` of weighted Gram matrices in float64 (5.5 ms for 10,000,000×100, 36 ms for 1,000,000×1000), and
+``sparse_entry`` of passes over CSR rows. ``call`` is the interpreter's time of a pass, a matrix or a sample of rows, with the
+work around it. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their Gram
+matrices are of sampled rows, in memory. What is not set here is not done on a GPU, and is as on a core.
 """
 
 

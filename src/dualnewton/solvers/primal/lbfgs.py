@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.vectors import combination, products
-from dualnewton.row_arrays import is_elsewhere, on_host
+from dualnewton.row_arrays import inner_products, is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
 CURVED = 1e-12
@@ -32,11 +32,13 @@ ones in memory are separate vectors: copying all of them for each new pair would
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs: the rows of S, Y, Z as above (matrices, or tuples of long vectors), R with zeros below it, and YZᵀ."""
+    """The last pairs: the rows of S and Z in turn (a matrix, or a tuple of long vectors), Y, R with zeros below it, and YZᵀ.
 
-    S: Any
-    Y: Any
-    Z: Any
+    Rows in turn grow at the end: on a device, a new pair is a copy of one matrix, and products with all rows are one call.
+    """
+
+    both: Any
+    Y: tuple[np.ndarray, ...]
     R: np.ndarray
     YZ: np.ndarray
 
@@ -44,29 +46,37 @@ class Corrections:
     def none(cls) -> Corrections:
         """Return no pairs."""
         products = np.empty((0, 0))
-        return cls((), (), (), products, products)
+        return cls((), (), products, products)
 
     def __len__(self) -> int:
-        return len(self.S)
+        return len(self.Y)
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
         start = max(0, len(self) + 1 - most)
-        S, Y, Z = (_appended(rows, start, own) for rows, own in ((self.S, step), (self.Y, difference), (self.Z, image)))
-        m = len(S)
-        found = _products((S, difference), (Z, difference), (_only(step), step), (_only(difference), difference))
-        of_steps, across = found[:m], found[m : 2 * m]
-        if not of_steps[-1] > CURVED * math.sqrt(found[-2] * found[-1]):
+        both = _rows((*self.both[2 * start :], step, image)) if _is_apart(step) else self._grown(start, step, image)
+        found, squares = _products(both, difference, (step, step), (difference, difference))
+        of_steps, across = _split(found)
+        if not of_steps[-1] > CURVED * math.sqrt(math.prod(squares)):
             return self
         R = _bordered(self.R[start:, start:], of_steps, 0.0)
-        return Corrections(S, Y, Z, R, _bordered(self.YZ[start:, start:], across, across[:-1]))
+        YZ = _bordered(self.YZ[start:, start:], across, across[:-1])
+        return Corrections(both, (*self.Y[start:], difference), R, YZ)
+
+    def _grown(self, start: int, *vectors: np.ndarray) -> np.ndarray:
+        """Return the matrix of the rows from a pair on, with these vectors as its last rows."""
+        new = [each[None] for each in vectors]
+        return np.concatenate([self.both[2 * start :], *new] if len(self) else new)
 
     def rebased(self, curvature: Curvature) -> Corrections:
         """Return the same pairs as corrections of another matrix."""
         if not len(self):
             return self
-        Z = _rows(tuple(curvature.solve(difference) for difference in self.Y))
-        return replace(self, Z=Z, YZ=np.stack([_products((Z, difference)) for difference in self.Y]))
+        images = [curvature.solve(difference) for difference in self.Y]
+        both = _rows(tuple(each for pair in zip(self.both[::2], images, strict=True) for each in pair))
+        return replace(
+            self, both=both, YZ=np.stack([_split(_products(both, difference)[0])[1] for difference in self.Y])
+        )
 
     def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
         """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
@@ -75,13 +85,14 @@ class Corrections:
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.R[-1, -1] / self.YZ[-1, -1]
-        of_steps, of_images = np.split(_products((self.S, g), (self.Z, g)), 2)
+        of_steps, of_images = _split(_products(self.both, g)[0])
         inner = dtrsv(self.R, of_steps)
         middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
-        if isinstance(self.S, tuple):
-            return combination(np.concatenate([[scale], outer, -scale * inner]), (z, *self.S, *self.Z))
-        return scale * z + _combined(outer, self.S) + _combined(-scale * inner, self.Z)
+        factors = np.stack([outer, -scale * inner], axis=1).ravel()
+        if isinstance(self.both, tuple):
+            return combination(np.concatenate([[scale], factors]), (z, *self.both))
+        return scale * z + np.asarray(factors, like=self.both) @ self.both
 
 
 def _is_apart(vector: np.ndarray) -> bool:
@@ -94,29 +105,17 @@ def _rows(vectors: tuple[np.ndarray, ...]) -> Any:
     return vectors if _is_apart(vectors[0]) else np.stack(vectors)
 
 
-def _only(vector: np.ndarray) -> Any:
-    """Return one vector as it is kept."""
-    return (vector,) if _is_apart(vector) else vector[None]
+def _split(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the products with S and those with Z."""
+    return found[::2].copy(), found[1::2].copy()
 
 
-def _appended(rows: Any, start: int, vector: np.ndarray) -> Any:
-    """Return the rows from ``start`` on, and one more."""
-    if not len(rows):
-        return _only(vector)
-    return (*rows[start:], vector) if _is_apart(vector) else np.concatenate([rows[start:], vector[None]])
-
-
-def _products(*pairs: tuple[Any, np.ndarray]) -> np.ndarray:
-    """Return the products of the rows of each pair with its vector, one after the other, in memory."""
-    if isinstance(pairs[0][0], tuple):
-        return products([(row, vector) for rows, vector in pairs for row in rows])
-    found = [rows @ vector for rows, vector in pairs]
-    return np.asarray(on_host(found[0] if len(found) == 1 else np.concatenate(found)))
-
-
-def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
-    """Return the sum of the rows of a matrix, each times its factor."""
-    return np.asarray(factors, like=rows) @ rows
+def _products(rows: Any, vector: np.ndarray, *more: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, Any]:
+    """Return the products of the rows with a vector, and those of further pairs of vectors, in memory."""
+    if isinstance(rows, tuple):
+        found = products([*((row, vector) for row in rows), *more])
+        return found[: len(rows)], found[len(rows) :]
+    return np.asarray(on_host(rows @ vector)), inner_products(*more) if more else ()
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
+from dualnewton.row_arrays import inner_products
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.decisions import Policy
 from dualnewton.solvers.primal.lbfgs import Corrections
@@ -141,13 +142,16 @@ class Model:
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Receive the values at the trial point; move there if it is low enough, else try a lower point on the segment to it."""
-        ridge, x = self.objective.ridge, self.trial.x
-        value = losses + 0.5 * float(ridge.dot(np.square(x)))
-        found = Place(x, value, math.nan, loss_gradient + ridge * x, margins)
+        x = self.trial.x
+        shrinkage = self.objective.ridge * x
+        gradient = loss_gradient + shrinkage
+        scaled = self.objective.gap_weights * gradient
+        square, size, gap = inner_products((shrinkage, x), (gradient, gradient), (scaled, gradient))
+        found = Place(x, losses + 0.5 * square, gap, gradient, margins)
         evaluated = self.place.value < math.inf
         if evaluated and self.objective.quadratic:
             found = self._lowest(found)
-        if not evaluated or self._accepts(found):
+        if not evaluated or (math.isfinite(size) and self._accepts(found)):
             self._move(found, evaluated=evaluated)
         else:
             self._shorten(found)
@@ -165,11 +169,12 @@ class Model:
             return found
         x = place.x + t * (found.x - place.x)
         margins = place.margins + t * (found.margins - place.margins)
-        return Place(x, place.value + 0.5 * t * length * slope, math.nan, place.gradient + t * change, margins)
+        gradient = place.gradient + t * change
+        return Place(x, place.value + 0.5 * t * length * slope, self.objective.gap(gradient), gradient, margins)
 
     def _accepts(self, found: Place) -> bool:
         """Armijo's rule; where values differ by rounding only, the slope decides instead (the approximate Wolfe rule)."""
-        if not (math.isfinite(found.value) and math.isfinite(float(found.gradient.dot(found.gradient)))):
+        if not math.isfinite(found.value):
             return False
         value, slope = self.place.value, self.direction.slope
         if found.value <= value + SUFFICIENT * self.trial.step_length * slope:
@@ -180,7 +185,7 @@ class Model:
     def _move(self, found: Place, *, evaluated: bool) -> None:
         if self.curvature is not None and evaluated:
             self.pair = found.x - self.place.x, found.gradient - self.place.gradient
-        self.place = replace(found, gap=self.objective.gap(found.gradient))
+        self.place = found
         self.trial = replace(self.trial, failures=0)
 
     def _shorten(self, found: Place) -> None:

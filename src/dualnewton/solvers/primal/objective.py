@@ -82,15 +82,15 @@ class Objective:
 
     def gap(self, gradient: np.ndarray) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
-        return float(np.square(gradient) @ self._gap_weights)
+        return float((self.gap_weights * gradient).dot(gradient))
 
     @cached_property
-    def _gap_weights(self) -> np.ndarray:
-        """1/(2 ridge_j), and zero for the intercepts."""
-        d, K = self.problem.d, self.columns
-        column = np.append(0.5 / self.column_ridge[:d], np.zeros(self.column_ridge.size - d))
-        whole: np.ndarray = self.problem.data.feature_array(column if K == 1 else np.tile(column, K))
-        return whole
+    def gap_weights(self) -> np.ndarray:
+        """1/(2 ridge_j), and zero for the intercepts, on the device of x: n(P − D) is the sum of these times g_j²."""
+        with np.errstate(divide="ignore"):
+            each = (0.5 / self.ridge).reshape(self.columns, -1)
+        each[:, self.problem.d :] = 0.0
+        return each.reshape(-1)
 
     def point(self, x: np.ndarray) -> PrimalPoint:
         """Return x as a point that the problem certifies."""

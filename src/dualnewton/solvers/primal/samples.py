@@ -94,7 +94,7 @@ def represents(data: Data, problems: Sequence[Problem]) -> bool:
         kinds, counts = np.unique(on_host(problem.y), return_counts=True) if known is None else known
         if len(kinds) < least or (len(kinds) == least and counts.min() < RARE):
             return False
-        c = problem.c
-        if float(c.sum()) ** 2 < EVEN * data.n * float(c @ c):
+        c = problem.sample_weight
+        if c is not None and float(c.sum()) ** 2 < EVEN * data.n * float(c @ c):
             return False
     return True

@@ -210,7 +210,8 @@ class Sketches:
             return Cholesky(H, diagonal, exact=True)
         if size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
-        indices, scaled = data.draw(rng, weights, size, self.scores)
+        every = count == data.n <= size
+        indices, scaled = (data.every(), weights) if every else data.draw(rng, weights, size, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
         # If rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
@@ -231,7 +232,7 @@ class Sketches:
         """Return the diagonal of the Hessian: estimated from a few rows, from all rows for features that are rare in these."""
         data, self.rows_read = self.data, 0
         if FEW * data.profile.stored < RARE * data.d * data.n:  # the mean feature is rare
-            found = data.column_norms(weights)
+            found = self._column_norms(weights)
         else:
             indices, scaled = data.draw(rng, weights, FEW)
             found, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
@@ -240,6 +241,13 @@ class Sketches:
         diagonal = self.ridge + (np.append(found, float(weights.sum())) if self.intercept else found)
         diagonal[diagonal <= 0.0] = 1.0
         return Diagonal(data.feature_array(diagonal))
+
+    def _column_norms(self, weights: np.ndarray) -> np.ndarray:
+        """Σ_i weights_i a_ij²; for equal weights, as at w = 0, by the norms of the features, which certificates need as well."""
+        least = float(weights.min())
+        if least < float(weights.max()):
+            return self.data.column_norms(weights)
+        return least * np.square(self.data.feature_norms)
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)

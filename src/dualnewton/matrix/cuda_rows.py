@@ -1,0 +1,125 @@
+"""Functions of a loss over all rows on a GPU, given margins or dual variables: one kernel each, instead of one per operation.
+
+The functions have the names and the parameters of those in ``kernels/row_functions.py``, which are compiled for rows in memory,
+and some further ones that are sums by NumPy there. Each block of threads has a range of rows; the sums of the blocks are added
+in order, so that equal calls return equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.matrix import cuda_source, cuda_translation
+from dualnewton.matrix.cuda_library import THREADS, added, cupy, kernel, limit, numbers, ranges
+from dualnewton.matrix.protocol import RowVectors
+from dualnewton.row_arrays import SHIFTS, RowArray
+
+BLOCKS = 8
+"""Most blocks per multiprocessor."""
+
+
+class Form(NamedTuple):
+    """The C statements for one row, with its ``weight``; the number of its sums; the translation of a loss that they use."""
+
+    terms: str
+    sums: int
+    translated: Callable[[type], cuda_translation.Translation | None] | None = cuda_translation.translated
+
+
+FORMS = {
+    "losses_of": Form(
+        "double v = z[i] + (o ? o[i] : 0.0); total[0] += weight * value(v, y[i], p);"
+        "if (out) out[i] = at * slope(v, y[i], p);",
+        1,
+    ),
+    "curvature_of": Form("out[i] = weight * bend(z[i] + (o ? o[i] : 0.0), y[i], p);", 0),
+    "slope_of": Form("total[0] += weight * slope(z[i] + (o ? o[i] : 0.0) + at * way[i], y[i], p) * way[i];", 1),
+    "intercept_slopes_of": Form(
+        "double r = weight * slope(z[i] + at, y[i], p);"
+        "total[0] += r; total[1] += weight * bend(z[i] + at, y[i], p); total[2] += fabs(r);",
+        3,
+    ),
+    "shifted_slopes_of": Form(
+        "for (int k = 0; k < SUMS; ++k) total[k] += weight * slope(z[i] + way[k], y[i], p);", SHIFTS
+    ),
+    "conjugates_of": Form(
+        "if (weight > 0.0) total[0] += weight * conjugate(-z[i], y[i], p);", 1, cuda_translation.translated_conjugate
+    ),
+    "dual_terms_of": Form(
+        "double a = weight * z[i]; total[0] += a; total[1] += fabs(a); total[2] += o ? a * o[i] : 0.0;"
+        "if (weight > 0.0) total[3] += weight * conjugate(-z[i], y[i], p);",
+        4,
+        cuda_translation.translated_conjugate,
+    ),
+    "dual_sizes_of": Form(
+        "double a = weight * z[i]; total[0] += a * a; total[1] += a * z[i]; total[2] += a; total[3] += fabs(a);",
+        4,
+        None,
+    ),
+    "signed_sums_of": Form("total[0] += weight * fmax(z[i], 0.0); total[1] += weight * fmax(-z[i], 0.0);", 2, None),
+    "active_of": Form("total[0] += z[i] != 0.0;", 1, None),
+    "label_weights_of": Form("for (int k = 0; k < SUMS; ++k) total[k] += z[i] == way[k] ? weight : 0.0;", SHIFTS, None),
+}
+"""The functions of rows: z are margins; dual variables in those of the dual; any numbers, and labels, in the last two."""
+
+
+@lru_cache(maxsize=256)
+def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | None:
+    """Return a function of rows for a loss (None for those that need no loss); None if it has no translation.
+
+    It takes margins or dual variables z and the vectors of the rows, and returns sums. An array that it writes to is ``slopes``
+    or ``factors``, and one that it reads is ``kept``, as in ``matrix.sum_over_rows``; ``sign`` is the number that its
+    description there names.
+    """
+    if name == "inner_products_of":
+        return inner_products
+    form = FORMS.get(name)
+    if form is None or (loss is not None and (loss.columns > 1 or loss.label_columns > 1)):
+        return None
+    translation = cuda_translation.Translation("", ())
+    if form.translated is not None:
+        found = form.translated(type(loss))
+        if found is None:
+            return None
+        translation = found
+    parameters = cuda_translation.parameters_of(loss, translation)
+    source = translation.source + cuda_source.SUMMED + cuda_source.ROW_SUMS
+
+    def function(
+        z: RowArray,
+        rows: RowVectors | tuple[Any, ...] = (),
+        *,
+        slopes: RowArray | None = None,
+        factors: RowArray | None = None,
+        kept: RowArray | None = None,
+        sign: float = 1.0,
+    ) -> tuple[float, ...]:
+        xp = cupy()
+        n, gpu = len(z), xp.cuda.Device().id
+        step, blocks = ranges(n, BLOCKS * limit(gpu, "MultiProcessorCount"), THREADS)
+        y, c, o = rows or (None, None, None)
+        given = [None if each is None else xp.ascontiguousarray(each, dtype=np.float64) for each in (z, y, c, o, kept)]
+        margins, y, c, o, way = (np.intp(0) if each is None else each for each in given)
+        out = next((each for each in (slopes, factors) if each is not None), np.intp(0))
+        sums = xp.empty((blocks, form.sums)) if form.sums else None
+        made = kernel("row_sums", source, SUMS=form.sums, ROOM=max(1, form.sums), TERMS=form.terms)
+        arguments = margins, y, c, o, numbers(gpu, *parameters), way, np.float64(sign), out
+        made((blocks,), (THREADS,), (*arguments, np.intp(0) if sums is None else sums, np.int64(n), np.int64(step)))
+        return () if sums is None else tuple(added(sums).get().tolist())
+
+    return function
+
+
+def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
+    """Return the inner products of up to three pairs of vectors of one length."""
+    xp, nowhere, n = cupy(), np.intp(0), pairs[0][0].size
+    blocks = min(limit(xp.cuda.Device().id, "MultiProcessorCount"), -(-n // THREADS))
+    sums = xp.empty((blocks, len(pairs)))
+    given = [xp.ascontiguousarray(each) for pair in pairs for each in pair]
+    made = kernel("inner_products", cuda_source.SUMMED + cuda_source.INNER_PRODUCTS, PAIRS=len(pairs))
+    made((blocks,), (THREADS,), (*given, *[nowhere] * (6 - len(given)), sums, np.int64(n)))
+    return tuple(added(sums).get().tolist())
