@@ -90,6 +90,8 @@ SEARCHES = {
     "RidgeClassifierCV": ({"alphas": [1.0, 100.0], "cv": 2, "class_weight": "balanced"}, KINDS),
     "ElasticNetCV": ({"alphas": [0.02, 0.5], "cv": 2}, SCORES),
     "LassoCV": ({"alphas": [0.02, 0.5], "cv": 2}, SCORES),
+    "MultiTaskElasticNetCV": ({"alphas": [0.0, 0.02, 0.5], "cv": 2}, OUTPUTS),
+    "MultiTaskLassoCV": ({"alphas": [0.02, 0.5], "cv": 2}, OUTPUTS),
     "PoissonRegressorCV": ({"alphas": [0.1], "cv": 2}, np.floor(MEANS)),
 }
 LIKE_POISSON = {"GammaRegressorCV", "TweedieRegressorCV"}
@@ -172,8 +174,8 @@ def test_offsets_of_a_generalised_linear_model(rows):
 
 
 def test_what_cannot_be_fitted_says_so_by_name(rows):
-    with pytest.raises(AttributeError, match=r"dualnewton\.dask has no MultiTaskLassoCV: .* Available are .*Ridge"):
-        on_dask.MultiTaskLassoCV  # noqa: B018
+    with pytest.raises(AttributeError, match=r"dualnewton\.dask has no enet_path: .* Available are .*Ridge"):
+        on_dask.enet_path  # noqa: B018
     with pytest.raises(DualnewtonError, match=r"RidgeCV\(cv=None\) needs rows in the memory of this process"):
         on_dask.RidgeCV().fit(rows, chunked(SCORES))
     with pytest.raises(DualnewtonError, match=r"X must be a dask array.* use dualnewton\.Ridge for data in memory"):

@@ -63,7 +63,8 @@ class Layout:
         few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
         self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
         self._values: dict[Any, Any] = {}  # of the last reductions
-        self._held: list[Any] = []  # the futures of the last exchanges
+        self._fetched: list[Any] = []  # the futures of the last results that were gathered
+        self._held: list[Any] = []  # those of the last results that tasks have sent
         self._held_bytes = 0
         with explained(client):
             self._inbox = Inbox.of(client)
@@ -95,10 +96,12 @@ class Layout:
         # The graph holds w and, at the start, labels that the user has in memory; Dask would warn of more than 10 MB.
         with explained(self.client), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             found: list[Any] = self.client.get(named, list(keys), sync=False)
+        self._fetched = []
         return found
 
     def fetched(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for results of any size, and return them."""
+        """Wait for results of any size, and return them; they are released after the next graph was sent."""
+        self._fetched = list(futures)
         return gathered(self.client, futures)
 
     def received(self, futures: Sequence[Any], expected: Expected) -> list[Any] | None:
