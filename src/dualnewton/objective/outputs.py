@@ -8,7 +8,7 @@ import numpy as np
 
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
-from dualnewton.row_arrays import summed
+from dualnewton.row_arrays import on_host, summed
 
 ROUNDED = 1e-14
 """Fraction by which a dual point is scaled down more than its computed ᾱ requires, to cover the rounding of ᾱ."""
@@ -46,10 +46,10 @@ def certify_path(
     count, K, d = models.shape
     total, free = float(c.sum()), problem.fit_intercept
     missed = data.times(np.ascontiguousarray(models.reshape(-1, d).T)).reshape(n, count, K)
-    missed += intercepts - Y[:, None, :]
+    missed += np.asarray(intercepts, like=Y) - Y[:, None, :]
     weighted = missed * c[:, None, None]
     targets = Y - np.asarray(c @ Y / total, like=Y) if free else Y
-    sums, squares, along = summed(_path_sums, weighted, missed, targets)
+    sums, squares, along = map(on_host, summed(_path_sums, weighted, missed, targets))
     mean = sums / total if free else np.zeros((count, K))
     slopes = data.transposed_times(weighted.reshape(n, -1)).reshape(d, count, K)
     if free:
