@@ -52,6 +52,7 @@ class DaskData(Data):
         random_rows=False,
         whole=False,
         local=False,
+        by_messages=True,
         reason="the rows are on the workers of a cluster",
     )
     _kept: tuple[Any, Any] = (None, None)
@@ -279,6 +280,10 @@ class DaskData(Data):
         found, _ = self._pass("weighted-gram", step, arrays)
         size = self.d + intercept
         return np.zeros((size, size)) if not found else found[0]
+
+    def weighted_grams(self, weights: Sequence[Any], *, intercept: bool = False) -> list[np.ndarray]:
+        step = partial(tasks.weighted_grams, intercept=intercept)
+        return list(self._pass("weighted-grams", step, weights)[0])
 
     def moments(
         self, weights: Any, targets: Any, origin: np.ndarray, indices: Any = None

@@ -325,6 +325,11 @@ def weighted_gram(
     return (block.data.weighted_gram(own, rows, intercept=intercept, single=single),), ()
 
 
+def weighted_grams(block: Block, *weights: np.ndarray, intercept: bool) -> Found:
+    """Σ weights_s ã_s ã_sᵀ over all rows, for each of several weights."""
+    return tuple(block.data.weighted_grams(weights, intercept=intercept)), ()
+
+
 def moments(block: Block, weights: np.ndarray, targets: np.ndarray, *, origin: np.ndarray) -> Found:
     """Σ weights_s ã_s ã_sᵀ and Σ weights_s ã_s t_sᵀ."""
     return block.data.moments(weights, targets, origin), ()
