@@ -2,7 +2,7 @@
 
 For a result that the client gathers, it asks the scheduler, the scheduler asks the worker, and both answer; where arrays with an
 entry per row stay on the worker, a second task returns the sums without them. An event travels in the message by which the worker
-reports the end of its task, and the scheduler passes it on at once: the event loops of the workers take about half the time.
+reports the end of its task, and the scheduler passes it on at once: the event loops of the workers take less time for a pass.
 Results also stay on their workers, from where the client gathers those that are too large for an event.
 """
 

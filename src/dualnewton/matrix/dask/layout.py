@@ -183,8 +183,10 @@ class Layout:
             stored.outcomes = found or []
             self.local.gather([stored])
             found = [each.sums for each in stored.outcomes]
-        parts = self._gathered_sums(name, stored.futures, join) if found is None else found
-        return self._sum(parts, join), self._leaves(stored, kept)
+        if found is None:
+            self._held = [each for each in self._held if each is not stored.futures]  # large: released with its last use
+            found = self._gathered_sums(name, stored.futures, join)
+        return self._sum(found, join), self._leaves(stored, kept)
 
     def _gathered_sums(self, name: str, futures: Sequence[Any], join: Join) -> list[Nodes]:
         """Return the sums of shares that are too large for events; those of many shares are added on the workers first."""
