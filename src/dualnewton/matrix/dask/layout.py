@@ -184,7 +184,9 @@ class Layout:
             self.local.gather([stored])
             found = [each.sums for each in stored.outcomes]
         if found is None:
-            self._held = [each for each in self._held if each is not stored.futures]  # large: released with its last use
+            self._held = [
+                each for each in self._held if each is not stored.futures
+            ]  # large: released with its last use
             found = self._gathered_sums(name, stored.futures, join)
         return self._sum(found, join), self._leaves(stored, kept)
 
