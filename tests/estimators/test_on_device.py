@@ -71,6 +71,7 @@ SEARCHES = {
     "lasso": (dn.LassoCV(cv=3, tol=1e-8), targets),
     "elastic net": (dn.ElasticNetCV(cv=3, l1_ratio=[0.5, 0.9], tol=1e-8), targets),
     "poisson": (dn.PoissonRegressorCV(cv=3, tol=1e-8), np.abs(targets)),
+    "multi-task lasso": (dn.MultiTaskLassoCV(cv=3, alphas=4, tol=1e-8), np.column_stack([targets, z])),
 }
 
 

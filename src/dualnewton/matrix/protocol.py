@@ -80,6 +80,8 @@ class Capabilities:
         Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
     gathered : float
         Largest number of entries of a sample of the rows that a method may gather.
+    by_messages : bool
+        Whether each operation takes an exchange of messages, so that many small ones should be asked for together.
     reason : str
         The reason why one of these is False, for the plan.
     """
@@ -89,6 +91,7 @@ class Capabilities:
     local: bool = True
     subsets: bool = True
     gathered: float = math.inf
+    by_messages: bool = False
     reason: str = ""
 
     def require_local(self, what: str) -> None:
@@ -364,6 +367,10 @@ class Data(Selections, ABC):
         Weights may be negative. If ``single``, products in float32 are accurate enough for the caller. If ``keep``, the matrix
         may stay on the device of the rows: the caller only adds these matrices and factorises the sum (``matrix/factors.py``).
         """
+
+    def weighted_grams(self, weights: Sequence[np.ndarray], *, intercept: bool = False) -> list[np.ndarray]:
+        """Return :meth:`weighted_gram` of all rows for each of several weights."""
+        return [self.weighted_gram(own, intercept=intercept) for own in weights]
 
     def coupled_gram(
         self,

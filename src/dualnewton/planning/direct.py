@@ -42,6 +42,16 @@ def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     return not profile.sparse and profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
 
 
+def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether cross-validation fits all values of a penalty in shared passes instead of each from the one before.
+
+    Warm starts save half of the steps of each model. Where each pass is an exchange of messages, which takes longer than the
+    arithmetic of small data, shared passes save more.
+    """
+    small = models * data.n <= tuning.shared_margins and models * data.d**2 <= tuning.fold_moments
+    return data.capabilities.by_messages and small
+
+
 def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether each fold takes its own Newton step from the model of all rows.
 

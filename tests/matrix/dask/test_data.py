@@ -49,6 +49,9 @@ PRODUCTS = {
     "gram of some rows": lambda data, w: data.weighted_gram(np.ones(3), np.array([2, 40, 89])),  # noqa: ARG005
     "gram of active rows": lambda data, w: gram_of_active(data, data.placed(WEIGHTS)),  # noqa: ARG005
     "gram of changes": lambda data, w: gram_of_changes(data, data.placed(WEIGHTS)),  # noqa: ARG005
+    "several grams": lambda data, w: np.stack(  # noqa: ARG005
+        data.weighted_grams([data.placed(WEIGHTS), data.placed(COLUMNS[:, 1].copy())], intercept=True)
+    ),
     "moments": lambda data, w: np.concatenate(data.moments(data.placed(WEIGHTS), data.placed(COLUMNS), w), axis=1),
     "norms": lambda data, w: data.column_norms(data.placed(WEIGHTS)),  # noqa: ARG005
     "norms of features": lambda data, w: data.column_norms(data.placed(WEIGHTS), np.array([1, 3])),  # noqa: ARG005

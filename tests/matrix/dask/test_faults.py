@@ -1,5 +1,7 @@
 """A fit goes on when a worker is killed, and ends with the same bits; nothing of X comes to the client but sampled rows."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -48,16 +50,18 @@ def test_a_lost_scheduler_is_an_error_in_words_and_a_new_cluster_continues(whole
 
 
 def test_no_block_is_gathered_by_the_client(cluster, monkeypatch):
-    largest, gathered = [0], Layout.fetched
+    largest = [0]
 
-    def measured(self, futures):
-        import pickle
+    def measured(wait):
+        def measuring(*given):
+            found = wait(*given)
+            largest[0] = max(largest[0], len(pickle.dumps(found)))
+            return found
 
-        found = gathered(self, futures)
-        largest[0] = max(largest[0], len(pickle.dumps(found)))
-        return found
+        return measuring
 
-    monkeypatch.setattr(Layout, "fetched", measured)
+    for name in ("fetched", "received"):
+        monkeypatch.setattr(Layout, name, measured(getattr(Layout, name)))
     result = dask_killer.fit()
     assert result.converged
     assert 0 < largest[0] < 0.25 * dask_killer.N * dask_killer.D * 8  # samples of about a thousand of 6000 rows

@@ -15,13 +15,17 @@ from dualnewton.matrix.dask.layout import Layout
 @pytest.fixture
 def messages(monkeypatch):
     """Count the exchanges of messages."""
-    count, fetched = [0], Layout.fetched
+    count = [0]
 
-    def counted(self, futures):
-        count[0] += 1
-        return fetched(self, futures)
+    def counted(wait):
+        def counting(*given):
+            count[0] += 1
+            return wait(*given)
 
-    monkeypatch.setattr(Layout, "fetched", counted)
+        return counting
+
+    for name in ("fetched", "received"):
+        monkeypatch.setattr(Layout, name, counted(getattr(Layout, name)))
     return count
 
 

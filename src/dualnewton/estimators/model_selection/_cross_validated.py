@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 from sklearn.base import _fit_context
 from sklearn.utils.metadata_routing import _raise_for_params
 
-from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path
@@ -42,11 +41,6 @@ class CrossValidated(CertifiedModel):
 
     cv: Any = None
     warm_start: bool = field(default=False, init=False)
-
-    @property
-    def _holds_out(self) -> bool:
-        """Whether held-out rows are selected for scoring; otherwise passes compute the margins of all rows."""
-        return False
 
     @property
     def _by_folds_alone(self) -> bool:
@@ -96,11 +90,6 @@ class CrossValidated(CertifiedModel):
         able = data.matrix.capabilities
         if not self._by_folds_alone:
             able.require_local(f"{type(self).__name__}(cv=None)")
-        if self._holds_out and not able.whole:
-            raise DualnewtonError(
-                f"{type(self).__name__} gathers the rows that each fold holds out, but {able.reason}: fit a path of values "
-                "(``path``), and score each model on a separate data set"
-            )
         # Splitters and scorers need labels and weights in memory, even if the rows are elsewhere.
         return data._replace(y=on_host(data.y), sample_weight=on_host(data.sample_weight))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.estimators._session import starts
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
@@ -60,6 +61,27 @@ def _duals(problems: Sequence[Problem], starts: Sequence[Result]) -> list[float]
     alphas = [problem.dual_near(start.alpha) for problem, start in zip(problems, starts, strict=True)]
     pairs = certify_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)
     return [pair.certificate.dual for pair in pairs]
+
+
+def fit_together(
+    session: GridSession,
+    members: Sequence[Any],
+    data: Data,
+    weightings: Sequence[np.ndarray | None],
+    before: Sequence[Sequence[Result]] | None = None,
+) -> list[list[Result]]:
+    """Return the results of each member for all weightings, from fits of all members in shared passes.
+
+    They start from earlier results of the same problems, if there are any, and not from one another.
+    """
+    each = []
+    for member in members:
+        member.weightings = weightings
+        each.append(member._problems(data))
+    problems = [problem for own in each for problem in own]
+    earlier = None if before is None else starts(problems, [result for own in before for result in own])
+    results = iter(session.solve(problems, earlier))
+    return [[next(results) for _ in own] for own in each]
 
 
 def walk_values(

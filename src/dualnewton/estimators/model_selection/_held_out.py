@@ -19,6 +19,9 @@ from dualnewton.row_arrays import on_host
 
 Key = TypeVar("Key")
 
+TOGETHER = 1 << 21
+"""Rows times models whose margins are computed in one pass, if there are several (16 MiB)."""
+
 
 class HeldOut:
     """The held-out rows of all folds.
@@ -47,7 +50,7 @@ class HeldOut:
         """Yield the key, the fold, the rows and the model, as arguments of a scorer, for all models.
 
         ``models`` has a fitted model for each fold under each key. In memory, rows are selected once for all keys; otherwise
-        there is a pass for each key.
+        there is a pass for some keys at a time.
         """
         if self.selects:
             for fold, rows in enumerate(self.folds.tests):
@@ -55,10 +58,18 @@ class HeldOut:
                 for key, own in models.items():
                     yield key, fold, X, own[fold]
             return
-        for key, own in models.items():
-            W, b = (np.stack([each(model) for model in own]) for each in (_coefficients, _intercepts))
+        step = max(1, TOGETHER // (self.data.matrix.n * len(self.folds)))
+        keys = list(models)
+        for some in (keys[k : k + step] for k in range(0, len(keys), step)):
+            # For each fold, the coefficients of all keys one after the other.
+            W, b = (
+                np.stack([np.concatenate([each(models[key][fold]) for key in some]) for fold in range(len(self.folds))])
+                for each in (_coefficients, _intercepts)
+            )
+            columns = W.shape[1] // len(some)
             for fold, margins in enumerate(self.margins(W, b)):
-                yield key, fold, margins, _returning(own[fold], margins.shape[1])
+                for key, part in zip(some, np.split(margins, len(some), axis=1), strict=True):
+                    yield key, fold, np.ascontiguousarray(part), _returning(models[key][fold], columns)
 
     def margins(self, W: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
         """Return the margins of the held-out rows of each fold, given M models of each fold: W (folds, M, d) and b (folds, M)."""

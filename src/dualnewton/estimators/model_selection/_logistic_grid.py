@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._few_coordinates import FewCoordinates
 from dualnewton.estimators.model_selection._folds import Folds, indexed
-from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._grid import OverFolds, fit_together, walk_values
 from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._neighbours import Neighbours
 from dualnewton.estimators.model_selection._proofs import Model, Proofs
@@ -23,6 +23,7 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
+from dualnewton.planning.direct import fits_values_together
 from dualnewton.run.result import Result
 
 Place = tuple[int, int]
@@ -141,24 +142,48 @@ class GridFits:
         member.few = self.few
         return member
 
+    def _together(self, members: Sequence[Any]) -> bool:
+        """Whether all values are fitted in shared passes; those with a threshold or without a penalty have other methods."""
+        smooth = bool(members) and all(math.isfinite(member.C) and not member.l1_ratio for member in members)
+        models = len(members) * (len(self.weightings) + 1) * self.search._fits
+        return smooth and fits_values_together(self.data.matrix, models, self.session.tuning)
+
     def fit(self, grid: Grid, wanted: Sequence[Place]) -> None:
         """Fit values for the first time, from the strongest penalty to the weakest, or continue earlier fits."""
         for r in range(len(grid.ratios)):
             places = sorted((place for place in wanted if place[0] == r), key=lambda place: grid.Cs[place[1]])
             members = [self.member(grid, place) for place in places]
             names = [f"C = {member.C:.3g}" for member in members]
-            if places and places[0] in grid.of_folds:
+            again, together = bool(places) and places[0] in grid.of_folds, self._together(members)
+            if again and together:
+                self.session.begin(f"{len(members)} values, {grid.folds} folds, to {self.session.tol:.0e}")
+                before = [grid.of_folds[place] for place in places]
+                each = fit_together(self.session, members, self.data, self.weightings, before)
+                for place, member, found in zip(places, members, each, strict=True):
+                    grid.take(place, member, self.data, found, again=True)
+            elif again:
                 for place, member, name in zip(places, members, names, strict=True):
                     self.session.begin(f"{name}, {grid.folds} folds, to {self.session.tol:.0e}")
                     found = member._results(self.session, self.data, grid.of_folds[place])
                     grid.take(place, member, self.data, found, again=True)
-                continue
-            for member in members:
-                member.neighbours = self.neighbours
-            walk = walk_values(self.session, zip(names, members, strict=True), self.data, self.c, self.weightings)
-            for place, member, (whole, found) in zip(places, members, walk, strict=True):
-                grid.whole[place] = whole
-                grid.take(place, member, self.data, found, again=self.again)
+            else:
+                walk = self._all_together(members) if together else self._one_by_one(names, members)
+                for place, member, (whole, found) in zip(places, members, walk, strict=True):
+                    grid.whole[place] = whole
+                    grid.take(place, member, self.data, found, again=self.again)
+
+    def _one_by_one(self, names: Sequence[str], members: Sequence[Any]) -> Iterator[tuple[list[Result], list[Result]]]:
+        """Yield the models of all rows and of the folds for each value, each from the one before."""
+        for member in members:
+            member.neighbours = self.neighbours
+        return walk_values(self.session, zip(names, members, strict=True), self.data, self.c, self.weightings)
+
+    def _all_together(self, members: Sequence[Any]) -> Iterator[tuple[list[Result], list[Result]]]:
+        """Yield the same from shared passes."""
+        self.session.begin(f"{len(members)} values, all rows and {len(self.weightings)} folds")
+        for found in fit_together(self.session, members, self.data, [self.c, *self.weightings]):
+            whole = len(found) // (len(self.weightings) + 1)
+            yield found[:whole], found[whole:]
 
 
 class Scored:

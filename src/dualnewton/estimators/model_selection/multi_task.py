@@ -16,7 +16,7 @@ from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._certified import TOGETHER
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._joint_paths import JointColumns, JointPaths
 from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
@@ -66,14 +66,10 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
     _kind: ClassVar[type[CertifiedModel]] = MultiTaskElasticNet
 
-    @property
-    def _holds_out(self) -> bool:
-        return True
-
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
-        splits = check_cv(self.cv).split(data.X, data.y, **given.splitter.split)
+        splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         search = _Search((len(ratios), len(grids[0]), len(folds)))
         with GridSession(self) as session:
@@ -118,7 +114,8 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
                 seen = [errors.of(fold, results) for fold, results in enumerate(each)]
                 yield Scored([Outcome.of_all(results) for results in each], seen, partial(list, whole))
 
-        wide = gathers_columns(data.matrix.profile, session.tuning)
+        # Columns of rows on disk or on a cluster cannot be selected.
+        wide = data.matrix.capabilities.whole and gathers_columns(data.matrix.profile, session.tuning)
         if session.method != "auto" or not (wide or sums_moments(data.matrix.d, len(folds) + 1, session.tuning)):
             return in_passes
         paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
@@ -221,13 +218,20 @@ class _Errors:
         """Return the error of a model: one result for all outputs, or one for each."""
         rows = self.tests[fold]
         W, b = np.vstack([result.w for result in results]), np.hstack([result.intercept for result in results])
-        missed = np.asarray(self.data.matrix.rows(rows) @ W.T) + b - self.data.y[rows]
+        missed = self._products(rows, W) + b - self.data.y[rows]
         return float(self._mean(rows, missed[:, None, :])[0])
 
     def of_missed(self, fold: int, missed: np.ndarray) -> np.ndarray:
         """Return the errors of several models, given the residuals of all rows, of shape (n, models, K)."""
         rows = self.tests[fold]
-        return self._mean(rows, missed[rows])
+        return self._mean(rows, self.data.matrix.entries(missed, rows))
+
+    def _products(self, rows: np.ndarray, W: np.ndarray) -> np.ndarray:
+        """W a_i of some rows, from a pass over all rows if they cannot be selected."""
+        matrix = self.data.matrix
+        if matrix.capabilities.whole:
+            return np.asarray(matrix.rows(rows) @ W.T)
+        return matrix.entries(matrix.times(np.ascontiguousarray(W.T)), rows)
 
     def _mean(self, rows: np.ndarray, missed: np.ndarray) -> np.ndarray:
         weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]

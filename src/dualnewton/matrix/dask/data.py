@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,9 +52,11 @@ class DaskData(Data):
         random_rows=False,
         whole=False,
         local=False,
+        by_messages=True,
         reason="the rows are on the workers of a cluster",
     )
     _kept: tuple[Any, Any] = (None, None)
+    _work = b""
 
     def __init__(self, X: Any) -> None:
         client = current_client()
@@ -94,7 +97,7 @@ class DaskData(Data):
 
     def _with(self, futures: list[Any], profile: Profile) -> DaskData:
         made = object.__new__(DaskData)
-        made.layout, made.futures, made.profile = self.layout, futures, profile
+        made.layout, made.futures, made.profile, made._work = self.layout, futures, profile, self._work
         return made
 
     # Identity --------------------------------------------------------------------------------------------------------
@@ -125,8 +128,9 @@ class DaskData(Data):
         return self.layout.submit(name, function, [[each] for each in self.futures])
 
     def using(self, work: Work) -> DaskData:
-        own = replace(work, whole=self.profile.stored)
-        return self._with(self._changed("options", partial(tasks.using, own)), self.profile)
+        made = self._with(self.futures, self.profile)
+        made._work = pickle.dumps(replace(work, whole=self.profile.stored))
+        return made
 
     # Row arrays ------------------------------------------------------------------------------------------------------
 
@@ -234,12 +238,12 @@ class DaskData(Data):
 
     def times(self, w: np.ndarray) -> RowArray:
         meta = np.empty((0, *w.shape[1:]))
-        (found,) = self.layout.run("margins", partial(tasks.times, w=w), data=self.futures, sums=False, kept=[meta])[1]
+        (found,) = self._pass("margins", partial(tasks.times, w=w), sums=False, kept=[meta])[1]
         return found
 
     def row_scores(self, scale: np.ndarray) -> RowArray:
         step = partial(tasks.row_scores, scale=scale)
-        (found,) = self.layout.run("row-scores", step, data=self.futures, sums=False, kept=[NO_ROWS])[1]
+        (found,) = self._pass("row-scores", step, sums=False, kept=[NO_ROWS])[1]
         return found
 
     def transposed_times(self, v: RowArray) -> np.ndarray:
@@ -252,12 +256,12 @@ class DaskData(Data):
         kept = target.losses([RowVectors(*own) for own in metas], np.empty((0, len(W)))).kept  # type: ignore[arg-type]
         step = partial(tasks.evaluate, W=W, b=b, target=target, present=present)
         shapes = [np.empty((0, len(W))), *([] if kept is None else [np.empty(kept.shape)])]
-        values, rows = self.layout.run("gradients", step, arrays, data=self.futures, kept=shapes)
+        values, rows = self._pass("gradients", step, arrays, kept=shapes)
         return Evaluation(*values, *rows)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: RowArray) -> tuple[np.ndarray, np.ndarray]:
         step = partial(tasks.weighted_products, V=V, v=v)
-        (result, sums), _ = self.layout.run("hessian-products", step, [weights], data=self.futures)
+        (result, sums), _ = self._pass("hessian-products", step, [weights])
         return result, sums
 
     def weighted_gram(
@@ -276,9 +280,13 @@ class DaskData(Data):
             own = np.asarray(indices), np.asarray(weights, dtype=np.float64)
             arrays = [RowBlocks(self.layout, Scattered(own[0], each)) for each in (own[1], np.ones(own[0].size, bool))]
         step = partial(tasks.weighted_gram, intercept=intercept, single=single)
-        found, _ = self.layout.run("weighted-gram", step, arrays, data=self.futures)
+        found, _ = self._pass("weighted-gram", step, arrays)
         size = self.d + intercept
         return np.zeros((size, size)) if not found else found[0]
+
+    def weighted_grams(self, weights: Sequence[Any], *, intercept: bool = False) -> list[np.ndarray]:
+        step = partial(tasks.weighted_grams, intercept=intercept)
+        return list(self._pass("weighted-grams", step, weights)[0])
 
     def moments(
         self, weights: Any, targets: Any, origin: np.ndarray, indices: Any = None
@@ -288,7 +296,7 @@ class DaskData(Data):
                 RowBlocks(self.layout, Scattered(indices, np.asarray(each))) for each in (weights, targets)
             )
         arrays = [self.placed(weights), self.placed(targets)]
-        (H, cross), _ = self.layout.run("moments", partial(tasks.moments, origin=origin), arrays, data=self.futures)
+        (H, cross), _ = self._pass("moments", partial(tasks.moments, origin=origin), arrays)
         return H, cross
 
     def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
@@ -303,9 +311,13 @@ class DaskData(Data):
     def nonzeros(self) -> np.ndarray:
         return self._sum("nonzeros", tasks.nonzeros)
 
+    def _pass(self, name: str, step: Any, arrays: Sequence[Any] = (), **options: Any) -> tuple[Any, list[RowBlocks]]:
+        """Do a step with each block of X; see ``Layout.run``."""
+        return self.layout.run(name, step, arrays, data=self.futures, work=self._work, **options)
+
     def _sum(self, name: str, step: Any, *arrays: Any) -> np.ndarray:
         placed = [each if is_elsewhere(each) else self.placed(each) for each in arrays]
-        (found,), _ = self.layout.run(name, step, placed, data=self.futures)
+        (found,), _ = self._pass(name, step, placed)
         return np.asarray(found)
 
     # Parts -----------------------------------------------------------------------------------------------------------

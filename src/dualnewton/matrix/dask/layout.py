@@ -20,19 +20,25 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.dask import local, tasks
+from dualnewton.matrix.dask.events import LARGEST, Expected, Inbox
 from dualnewton.matrix.dask.programs import Call, Leaf, Stored, compiled, identity
 from dualnewton.matrix.dask.rows import RowBlocks
 from dualnewton.matrix.dask.sums import Join, Nodes, Values, folded, total
-from dualnewton.matrix.dask.waiting import explained, gathered
+from dualnewton.matrix.dask.waiting import explained, gathered, received
 
 MOST_TOGETHER = 16
-"""Sums of shares that are added by one task; the client adds as many itself."""
+"""Large sums of shares that are added by one task; the client adds as many itself."""
 
 LARGE = 1 << 16
 """Bytes of arguments (64 KiB) from which they are sent to the scheduler once, instead of with the task of each share."""
 
 REMEMBERED = 16
 """Reductions whose values are remembered: each takes a few milliseconds of the scheduler, and methods ask for some repeatedly."""
+
+
+HELD, HELD_BYTES = 16, 1 << 24
+"""Exchanges of messages, and bytes of arrays on the workers (16 MiB), after which unused results are released together. Dask's
+client sends its messages at least 10 ms apart, and its scheduler those to a worker 5 ms, so that releases delay what follows."""
 
 
 class Layout:
@@ -57,7 +63,11 @@ class Layout:
         few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
         self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
         self._values: dict[Any, Any] = {}  # values of the last reductions, by the identity of their expressions
-        self._fetched: list[Any] = []  # futures of the last results, which keep these on the workers
+        self._fetched: list[Any] = []  # futures of the last results that were gathered, which keep these on the workers
+        self._held: list[Any] = []  # futures of the last results that tasks have sent as events
+        self._held_bytes = 0
+        with explained(client):
+            self._inbox = Inbox.of(client)
         self._sent: dict[Any, RowBlocks] = {}  # arrays of this process that were sent last, by their content
 
     # Graphs ----------------------------------------------------------------------------------------------------------
@@ -86,15 +96,29 @@ class Layout:
         # The graph holds w and, at the start, labels that the user has in memory; Dask would warn of more than 10 MB.
         with explained(self.client), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
             found: list[Any] = self.client.get(named, list(keys), sync=False)
+        self._fetched = []
         return found
 
     def fetched(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for small results, and return them."""
-        found = gathered(self.client, futures)
-        # The results before these are released now, those just fetched after the next graph was sent: Dask's client sends its
-        # messages at least 10 ms apart, so that a release would delay the graph of the next pass.
+        """Wait for results of any size, and return them; they are released after the next graph was sent."""
         self._fetched = list(futures)
-        return found
+        return gathered(self.client, futures)
+
+    def received(self, futures: Sequence[Any], expected: Expected) -> list[Any] | None:
+        """Wait for results that tasks send; return None if some are too large, so that they must be gathered."""
+        received(self.client, futures, expected)
+        self._inbox.forget([future.key for future in futures])
+        return expected.results()
+
+    def _hold(self, futures: Sequence[Any], size: int) -> None:
+        """Keep futures of small results for some exchanges of messages, so that many are released at a time.
+
+        This is called after a graph was sent: what is released now does not delay it.
+        """
+        if len(self._held) >= HELD or self._held_bytes + size > HELD_BYTES:
+            self._held, self._held_bytes = [], 0
+        self._held.append(futures)
+        self._held_bytes += size
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -105,6 +129,7 @@ class Layout:
         arrays: Sequence[RowBlocks] = (),
         *,
         data: Sequence[Any] | None = None,
+        work: bytes = b"",
         join: Join = np.add,
         sums: bool = True,
         kept: Sequence[np.ndarray] = (),
@@ -121,6 +146,8 @@ class Layout:
             What it is given for each block.
         data : sequence of futures, optional
             The shares of X, if it reads rows.
+        work : bytes
+            Options of its passes over X; see ``tasks.Step``.
         join : callable
             How the values of two blocks become one.
         sums : bool
@@ -132,7 +159,7 @@ class Layout:
         if self.local is not None and data is None and not kept:
             return total(self.local.outcome(function, join, expressions).sums), []
         program, sources = compiled(expressions)
-        step: Any = tasks.Step(program, function, join, self.count)
+        step: Any = tasks.Step(program, function, join, self.count, work)
         graph: dict[Any, Any] = {}
         if _bytes_of(function, program) > LARGE:
             graph, (step,) = self._tasks(f"{name}-arguments", _itself, [[step]])
@@ -141,41 +168,38 @@ class Layout:
             [step, blocks, None if data is None else data[k], *(source.futures[k] for source in sources)]
             for k, blocks in enumerate(self.shares)
         ]
-        own, keys = self._tasks(name, tasks.run if kept else tasks.sums, arguments)
-        graph.update(own)
+        size = self.n * sum(map(_bytes_per_row, kept))
+        whole = self.local is not None and bool(kept)  # the client needs the rows, too
+        expects = sums and not (whole and size > LARGEST * len(self.shares))
+        send = partial(tasks.run_and_send, self._inbox.topic, whole) if expects else tasks.run
+        own, keys = self._tasks(name, send, arguments)
+        expected = self._inbox.expect(keys if expects else [])
+        stored = Stored(self._futures({**graph, **own}, keys))
+        self._hold(stored.futures, size)
         if not sums:
-            return (), self._leaves(Stored(self._futures(graph, keys)), kept)
-        if not kept:
-            return self._total(graph, name, keys, join), []
-        if self.local is not None and len(keys) <= MOST_TOGETHER:  # sums and rows in one message
-            stored = Stored(self._futures(graph, keys))
+            return (), self._leaves(stored, kept)
+        found = self.received(stored.futures, expected) if expects else None
+        if self.local is not None and kept:
+            stored.outcomes = found or []
             self.local.gather([stored])
-            return self._sum([each.sums for each in stored.outcomes], join), self._leaves(stored, kept)
-        own, parts = self._tasks(f"{name}-sums", tasks.sums_of, [[_Key(key)] for key in keys])
-        stored = Stored([])
-        values = self._total({**graph, **own}, name, parts, join, keys, stored.futures)
-        return values, self._leaves(stored, kept)
+            found = [each.sums for each in stored.outcomes]
+        if found is None:
+            self._held = [
+                each for each in self._held if each is not stored.futures
+            ]  # large: released with its last use
+            found = self._gathered_sums(name, stored.futures, join)
+        return self._sum(found, join), self._leaves(stored, kept)
 
-    def _total(
-        self,
-        graph: dict[Any, Any],
-        name: str,
-        parts: Sequence[Any],
-        join: Join,
-        keys: Sequence[Any] = (),
-        futures: list[Any] | None = None,
-    ) -> Values:
-        """Start the tasks of a graph; add the sums with the keys ``parts``; ``futures`` receives those of the other keys."""
+    def _gathered_sums(self, name: str, futures: Sequence[Any], join: Join) -> list[Nodes]:
+        """Return the sums of shares that are too large for events; those of many shares are added on the workers first."""
+        graph, parts = self._tasks(f"{name}-sums", tasks.sums_of, [[future] for future in futures])
         while len(parts) > MOST_TOGETHER:
             groups = [parts[low : low + MOST_TOGETHER] for low in range(0, len(parts), MOST_TOGETHER)]
             own, parts = self._tasks(
                 f"{name}-sums", partial(tasks.add, join, self.count), [list(map(_Key, each)) for each in groups]
             )
-            graph = {**graph, **own}
-        found = self._futures(graph, [*parts, *keys])
-        if futures is not None:
-            futures.extend(found[len(parts) :])
-        return self._sum(self.fetched(found[: len(parts)]), join)
+            graph.update(own)
+        return self.fetched(self._futures(graph, parts))
 
     def _sum(self, parts: Sequence[Nodes], join: Join) -> Values:
         """Add the sums of shares."""
@@ -320,3 +344,8 @@ def _bytes_of(function: Any, program: Any) -> int:
     for each in program.instructions:
         given += [*vars(each).values(), *getattr(each, "args", ())]
     return sum(each.nbytes for each in given if isinstance(each, np.ndarray))
+
+
+def _bytes_per_row(meta: np.ndarray) -> int:
+    """Return the bytes of a row of an array, given the array without rows."""
+    return int(np.prod([length for length in meta.shape if length], dtype=int)) * meta.itemsize

@@ -39,7 +39,7 @@ class LocalRows:
         """Do a step that does not read X with each block."""
         self._gather_for(arrays)
         given = zip(*map(self._values, arrays), strict=True) if arrays else [()] * len(self.blocks)
-        return tasks.over_blocks(step, join, len(self.blocks), self.blocks, None, given)
+        return tasks.over_blocks(step, join, len(self.blocks), self.blocks, [None] * len(self.blocks), given)
 
     def values(self, expression: Expression) -> list[Any]:
         """Return the value of an expression for each block."""

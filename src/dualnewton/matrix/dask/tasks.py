@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.matrix.dask import events
 from dualnewton.matrix.dask.programs import Program
 from dualnewton.matrix.dask.sums import Join, Nodes, Values, folded
 from dualnewton.matrix.memory import MemoryData
@@ -51,6 +53,16 @@ class Share:
 
     def __init__(self, blocks: Sequence[MemoryData], numbers: Sequence[int]) -> None:
         self.blocks, self.numbers = blocks, numbers
+        self._last: tuple[bytes, list[MemoryData]] = b"", []
+
+    def using(self, work: bytes) -> Sequence[MemoryData]:
+        """Return the blocks with other options of their passes, if any; those of the last options are kept."""
+        if not work:
+            return self.blocks
+        if self._last[0] != work:
+            options = pickle.loads(work)
+            self._last = work, [block.using(options) for block in self.blocks]
+        return self._last[1]
 
     def __sizeof__(self) -> int:
         # From this size the scheduler decides whether to move the rows or the task.
@@ -94,12 +106,15 @@ class Step:
         How the values of two blocks become one.
     count : int
         The number of all blocks.
+    work : bytes
+        Options of passes over X (:class:`Work`), pickled, so that they can be compared; empty for those that a share has.
     """
 
     program: Program
     function: Callable[..., Found]
     join: Join
     count: int
+    work: bytes = b""
 
 
 def run(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Outcome:
@@ -108,7 +123,8 @@ def run(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Ou
         step.program.run([tuple(map(settled, each.rows[k])) for each in stored], rows)
         for k, (_, rows) in enumerate(blocks)
     )
-    return over_blocks(step.function, step.join, step.count, blocks, share, given)
+    data = [None] * len(blocks) if share is None else share.using(step.work)
+    return over_blocks(step.function, step.join, step.count, blocks, data, given)
 
 
 def over_blocks(
@@ -116,16 +132,16 @@ def over_blocks(
     join: Join,
     count: int,
     blocks: Blocks,
-    share: Share | None,
+    data: Sequence[MemoryData | None],
     given: Iterable[Sequence[Any]],
 ) -> Outcome:
     """Call the function of a step with each block and the row arrays that are given for it."""
     found: list[tuple[np.ndarray, ...]] = []
     nodes: Nodes = {}
     with one_blas_thread:
-        for k, ((number, rows), arrays) in enumerate(zip(blocks, given, strict=True)):
+        for (number, rows), own, arrays in zip(blocks, data, given, strict=True):
             try:
-                values, kept = function(Block(number, rows, None if share is None else share.blocks[k]), *arrays)
+                values, kept = function(Block(number, rows, own), *arrays)
             except Exception as error:
                 error.add_note(f"in block {number} of X, rows {rows.start} to {rows.stop - 1}")
                 raise
@@ -135,9 +151,19 @@ def over_blocks(
     return Outcome(nodes, found)
 
 
-def sums(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Nodes:
-    """Do a step that leaves nothing on the worker; return its sums."""
-    return run(step, blocks, share, *stored).sums
+def run_and_send(topic: str, whole: bool, step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Outcome:
+    """Do a step, and send the sums to the client, or the whole outcome, if they are small."""
+    try:
+        outcome = run(step, blocks, share, *stored)
+    except BaseException:
+        events.send(topic, None, 0)
+        raise
+    size = sum(getattr(each, "nbytes", 0) for values in outcome.sums.values() for each in values)
+    if whole:
+        events.send(topic, outcome, size + outcome.__sizeof__())
+    else:
+        events.send(topic, outcome.sums, size)
+    return outcome
 
 
 def sums_of(outcome: Outcome) -> Nodes:
@@ -169,11 +195,6 @@ def described(share: Share) -> list[tuple[int, Profile, str]]:
     """Return number, size and type of each block."""
     both = zip(share.numbers, share.blocks, strict=True)
     return [(number, block.profile, str(block.X.dtype)) for number, block in both]
-
-
-def using(work: Work, share: Share) -> Share:
-    """Return a share with other options of its passes."""
-    return Share([block.using(work) for block in share.blocks], share.numbers)
 
 
 def with_constant(value: float, share: Share) -> Share:
@@ -302,6 +323,11 @@ def weighted_gram(
         return (), ()
     own = weights if rows is None else weights[rows]
     return (block.data.weighted_gram(own, rows, intercept=intercept, single=single),), ()
+
+
+def weighted_grams(block: Block, *weights: np.ndarray, intercept: bool) -> Found:
+    """Σ weights_s ã_s ã_sᵀ over all rows, for each of several weights."""
+    return tuple(block.data.weighted_grams(weights, intercept=intercept)), ()
 
 
 def moments(block: Block, weights: np.ndarray, targets: np.ndarray, *, origin: np.ndarray) -> Found:

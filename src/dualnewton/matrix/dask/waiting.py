@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.dask.events import Expected
 
 PATIENCE = 30.0
 """Seconds for which a fit waits for the first worker, and goes on waiting after the last worker was lost."""
@@ -29,6 +30,12 @@ def gathered(client: Any, futures: Sequence[Any]) -> list[Any]:
         )
         found: list[Any] = _watched(client, lambda: started.result(timeout=LOOK), started.done)
     return found
+
+
+def received(client: Any, futures: Sequence[Any], expected: Expected) -> None:
+    """Wait until tasks have sent their results, or have ended without it (an event may be lost with a connection)."""
+    with explained(client), suppress(TimeoutError):
+        _watched(client, lambda: expected.wait(LOOK), lambda: all(future.done() for future in futures))
 
 
 def computed(client: Any, futures: Sequence[Any]) -> None:

@@ -7,6 +7,7 @@ The outputs of a least-squares fit have the same Hessian. One sketch and one fac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +28,29 @@ def compute_curvature(models: Sequence[Model], rng: np.random.Generator, check: 
 
     ``check`` is called before each matrix except the first; it may raise an exception to stop the work.
     """
-    epochs = 0.0
-    for k, (group, weights, shares) in enumerate(_distinct(models)):
+    epochs, sums, groups = 0.0, dict[int, np.ndarray](), iter(_distinct(models))
+    if models and models[0].objective.problem.data.capabilities.by_messages:
+        known = list(groups)
+        groups, sums = iter(known), _sums_together(known)
+    for k, (group, weights, shares) in enumerate(groups):
         if k:
             check()
-        epochs += _compute(group, weights, rng, shares=shares)
+        epochs += _compute(group, weights, rng, shares=shares, total=sums.get(k))
     return epochs
+
+
+def _sums_together(groups: Sequence[tuple[list[Model], np.ndarray, bool]]) -> dict[int, np.ndarray]:
+    """Return Aᵀ D(weights) A of the groups that need it from all rows, by their number, from one operation of the data."""
+    wanted = {
+        k: np.ascontiguousarray(weights[:, 0], like=weights)
+        for k, (group, weights, _) in enumerate(groups)
+        if weights.shape[1] == 1 and group[0].hessians[0].sums_all(group[0].policy.rows)
+    }
+    if len(wanted) < 2:
+        return {}
+    first: Any = groups[next(iter(wanted))][0][0].hessians[0]
+    found = first.data.weighted_grams(list(wanted.values()), intercept=first.intercept)
+    return dict(zip(wanted, found, strict=True))
 
 
 def _distinct(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, bool]]:
@@ -75,11 +93,21 @@ def _close(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, b
             yield [models[k]], weights[k], False
 
 
-def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
-    """Compute the curvature for these weights, one of their columns at a time, for these models."""
+def _compute(
+    models: Sequence[Model],
+    weights: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    shares: bool,
+    total: np.ndarray | None = None,
+) -> float:
+    """Compute the curvature for these weights, one of their columns at a time or from a known sum, for these models."""
     policy = models[0].policy
     enough = Enough(min(model.negligible for model in models), np.stack([model.place.gradient for model in models]))
-    each = _each(models[0].hessians, weights, policy.rows, rng, enough)
+    if total is None:
+        each = _each(models[0].hessians, weights, policy.rows, rng, enough)
+    else:
+        each = [models[0].hessians[0].of_sum(total, weights)]
     curvature = each[0] if len(each) == 1 else Together(tuple(each))
     active = max(1, int(count_active(weights) / weights.shape[1]))
     for model in models:

@@ -85,6 +85,12 @@ class Hessian(Protocol):
         If the Hessian is constant, a solve is exact enough if it leaves at most ``enough.left`` of n(P − D).
         """
 
+    def sums_all(self, size: int) -> bool:
+        """Whether :meth:`at` factorises the sum of all rows, in double precision, which :meth:`of_sum` then takes as well."""
+
+    def of_sum(self, H: np.ndarray, weights: Any) -> Curvature:
+        """Return what :meth:`at` does, given Aᵀ D(weights) A, which is overwritten."""
+
     def state(self) -> Any:
         """Return the state between two calls, as plain data."""
 
@@ -92,7 +98,19 @@ class Hessian(Protocol):
         """Restore this state."""
 
 
-class Stateless:
+class OfOneKind:
+    """A Hessian in another form than a sum of all rows."""
+
+    def sums_all(self, size: int) -> bool:  # noqa: ARG002
+        """Return False: there is no such sum."""
+        return False
+
+    def of_sum(self, H: np.ndarray, weights: Any) -> Curvature:
+        """Refuse a sum."""
+        raise NotImplementedError
+
+
+class Stateless(OfOneKind):
     """A Hessian that is computed from all rows each time, without a state."""
 
     joint = False
@@ -228,6 +246,14 @@ class Sketches:
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
 
+    def sums_all(self, size: int) -> bool:
+        kept = self.decisions.keeps_rows(size, self.ridge.size) or self.decisions.considers_single(size)
+        return self.kept is None and size >= self.data.n and not kept
+
+    def of_sum(self, H: np.ndarray, weights: np.ndarray) -> Curvature:
+        self.rows_read = max(1, count_active(weights))
+        return Cholesky(H, self.ridge.copy(), exact=True)
+
     def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> Curvature:
         """Return the diagonal of the Hessian: estimated from a few rows, from all rows for features that are rare in these."""
         data, self.rows_read = self.data, 0
@@ -309,7 +335,7 @@ class MatrixFreeState:
     sketches: SketchesState
 
 
-class MatrixFree:
+class MatrixFree(OfOneKind):
     """The Hessian of all rows if rows and features are many: conjugate gradients, preconditioned by a sketch.
 
     Parameters
