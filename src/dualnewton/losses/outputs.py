@@ -89,7 +89,7 @@ class SquaredOutputs(Loss):
         self,
         sizes: Sizes,
         y: np.ndarray,  # noqa: ARG002
-        c: np.ndarray,  # noqa: ARG002
+        c: np.ndarray | None,  # noqa: ARG002
         *,
         error: float,
     ) -> tuple[float, float]:

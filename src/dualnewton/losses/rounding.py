@@ -147,7 +147,7 @@ class RoundingErrors:
         self,
         sizes: Sizes,
         y: Array,  # noqa: ARG002
-        c: Array,  # noqa: ARG002
+        c: Array | None,  # noqa: ARG002
         *,
         error: float,
     ) -> tuple[float, float]:
@@ -160,7 +160,7 @@ class RoundingErrors:
         sizes : Sizes
             Sums over all examples.
         y, c : arrays of shape (n,)
-            Labels and weights.
+            Labels and weights; ones if c is None.
         error : float
             Relative error of a sum over the rows.
 

@@ -12,7 +12,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.objective import row_sums
-from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums, primal_bounds, scaled_if_far
+from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
 from dualnewton.regularizers import L2, Regularizer
@@ -221,11 +221,17 @@ class Problem:
         return self.dual_at(alpha, self.alpha_bar(alpha))
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
-        """D(α), given ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
-        terms = row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept)
-        far = abs(terms.mass) > _FEASIBLE * terms.size
-        if far if self.columns == 1 or not self.fit_intercept else far.any():
-            return -np.inf
+        """D(α), given ᾱ."""
+        return self.dual_value(
+            row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept), alpha_bar
+        )
+
+    def dual_value(self, terms: row_sums.DualTerms, alpha_bar: np.ndarray) -> float:
+        """D(α), given its sums over rows and ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
+        if self.fit_intercept:
+            far = abs(terms.sizes.sums) > _FEASIBLE * terms.sizes.absolute
+            if far if self.columns == 1 else far.any():
+                return -np.inf
         total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
         return value if value < np.inf else -np.inf
@@ -388,8 +394,8 @@ class Problem:
             b = self.no_intercept() if given is None else given
             ((primal, bound),) = primal_bounds([self], [w], [b])
         if alpha is not None:
-            (other,) = dual_sums([self], [self.balanced(self.dual_point(alpha))])
-            bound = better(bound, other.bound())
+            (other,) = dual_bounds([self], [self.balanced(self.dual_point(alpha))])
+            bound = better(bound, other)
         bound = scaled_if_far(self, primal, bound)
         return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value))
 

@@ -23,12 +23,15 @@ All of this holds for data in float32 as well, which are read as they are and mu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
+from dualnewton.objective import row_sums
+from dualnewton.objective.groups import groups_of
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ def rounding_bound(
     *,
     roundoff: Roundoff = FLOAT64,
     conjugates: float | None = None,
+    sizes: DualSizes | None = None,
 ) -> float | None:
     """Return R such that P(w, b) − P* ≤ primal − dual + R in exact arithmetic; None if no bound is known.
 
@@ -62,13 +66,32 @@ def rounding_bound(
         The arithmetic in which they were computed; float64 by default.
     conjugates : float, optional
         Σ c_i |φ*(−α_i)|, if it is known; else it is bounded by D and the losses at z = 0.
+    sizes : DualSizes, optional
+        Sums over the dual point, if they are known.
     """
     if not (math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
+        sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)
         # Arithmetic of Python's floats takes a third of the time of NumPy's.
-        bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(float(primal), float(dual), conjugates)
+        bound = _Analysis.of(problem, w, b, alpha, roundoff, sizes).bound(float(primal), float(dual), conjugates)
     return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
+
+
+def rounding_bounds(
+    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], found: Sequence[Any]
+) -> list[float | None]:
+    """Return R of each problem, given the pairs of P and the dual bound that :func:`bounds.primal_bounds` has found."""
+    if len(problems) > 1:
+        for group in groups_of(problems):
+            if group.M > 1:
+                own = row_sums.label_sums_of_each(group.first.loss, group.rows.y)
+                for problem, sums in zip(problems, own, strict=True):
+                    vars(problem).setdefault("label_sums", sums)
+    return [
+        rounding_bound(problem, w, b, bound.alpha, primal, bound.value, sizes=bound.sizes)
+        for problem, w, b, (primal, bound) in zip(problems, models, intercepts, found, strict=True)
+    ]
 
 
 @dataclass(eq=False)  # frozen ones take longer to make
@@ -108,7 +131,9 @@ class _Analysis:
     mass: float
 
     @classmethod
-    def of(cls, problem: Problem, w: np.ndarray, b: Any, alpha: Any, roundoff: Roundoff) -> _Analysis:
+    def of(
+        cls, problem: Problem, w: np.ndarray, b: Any, alpha: Any, roundoff: Roundoff, sizes: DualSizes
+    ) -> _Analysis:
         n, features = problem.n, problem.data.feature_norms
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
         room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
@@ -119,7 +144,6 @@ class _Analysis:
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
             margins += math.sqrt(problem.label_sums.offsets) * room
-        sizes = dual_sizes(alpha, problem.row_vectors, masses=problem.fit_intercept)
         return cls(
             problem,
             alpha,
@@ -210,7 +234,7 @@ class _Analysis:
             moves = math.sqrt(problem.columns) * away * sizes.weight  # ‖cζ_k‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        further = problem.loss.balancing_cost(sizes, problem.y, problem.c, error=self.sums)
+        further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.sums)
         return growth + further[0], moves + further[1]
 
     def _gauge(self, moves: float) -> float:

@@ -80,37 +80,90 @@ def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool
     return (total,)
 
 
-class DualTerms(NamedTuple):
-    """Sums over rows that make up the dual value.
+class DualSizes(NamedTuple):
+    """Sums over rows of a dual point.
 
     Attributes
     ----------
-    mass, size : number, or array of shape (K,)
-        Σ c_i α_i and Σ c_i |α_i|; zeros if they were not requested.
+    squares, weighted : float
+        Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
+    sums, absolute : float, or array of shape (K,) for K > 1 columns
+        Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
+    """
+
+    squares: float
+    weighted: float
+    sums: Any = None
+    absolute: Any = None
+
+
+class DualTerms(NamedTuple):
+    """Sums over rows that make up the dual value, and bound its rounding errors.
+
+    Attributes
+    ----------
+    sizes : DualSizes
+        Sums over the dual point itself.
     linear : float
         Σ c_i α_i o_i.
     conjugates : float
         Σ c_i φ*(−α_i; y_i).
     """
 
-    mass: Any
-    size: Any
+    sizes: DualSizes
     linear: float
     conjugates: float
 
 
 def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualTerms:
-    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``."""
-    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses, len(alpha) >= MANY))
+    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``.
+
+    For several problems of one column, α and the labels have a row for each, and so have the sums (:func:`split`).
+    """
+    *sizes, linear, conjugates = summed(_dual_terms, alpha, *rows, loss, masses, len(alpha) >= MANY)
+    return DualTerms(_sizes(alpha, *sizes), linear, conjugates)
 
 
 def _dual_terms(
     alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool, many: bool
 ) -> tuple[Any, ...]:
+    linear = 0.0 if o is None else float(np.vdot(RowVectors(y, c, o).weighted(alpha), o))
+    return *_dual_sizes(alpha, y, c, o, loss, masses), linear, _conjugates(alpha, y, c, o, loss, many)[0]
+
+
+def split(terms: DualTerms) -> list[DualTerms]:
+    """Return the sums of each of several problems without offsets."""
+    sizes = [each.tolist() for each in terms.sizes if each is not None]
+    return [
+        DualTerms(DualSizes(*own), terms.linear, conjugates)
+        for *own, conjugates in zip(*sizes, terms.conjugates.tolist(), strict=True)
+    ]
+
+
+def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
+    """Return the sums over a dual point; those of single columns only if ``masses``."""
+    return _sizes(alpha, *summed(_dual_sizes, alpha, *rows, loss, masses))
+
+
+def _sizes(alpha: np.ndarray, squares: Any, weighted: Any, *columns: Any) -> DualSizes:
+    if alpha.ndim == 1:
+        return DualSizes(float(squares), float(weighted), *map(float, columns))
+    return DualSizes(on_host(squares), on_host(weighted), *map(on_host, columns))
+
+
+def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool) -> tuple[Any, ...]:
+    if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
+        squares = np.einsum("ki,ki->k", alpha, alpha)
+        return (squares, squares, alpha.sum(axis=1), np.abs(alpha).sum(axis=1)) if masses else (squares, squares)
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
-    sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
-    linear = 0.0 if o is None else float(np.vdot(mass, o))
-    return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
+    squares = np.vdot(mass, mass)
+    weighted = squares if c is None else np.vdot(alpha, mass)
+    return (squares, weighted, column_sums(mass), column_sums(np.abs(mass))) if masses else (squares, weighted)
+
+
+def over_rows(loss: Loss, values: np.ndarray) -> Any:
+    """Return the sum over the rows of each column, or of each row of an array with a row for each of several problems."""
+    return values.sum(axis=-1) if loss.columns == 1 else column_sums(values)
 
 
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
@@ -121,6 +174,9 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
 def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
     if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
         return (sum_over_rows(function, loss, alpha, RowVectors(y, c, o)),)
+    if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
+        totals = over_rows(loss, loss.conjugate(-alpha, y))
+        return (np.where(np.isnan(totals), np.inf, totals),)
     return (loss.conjugates(alpha, y, c),)
 
 
@@ -233,35 +289,9 @@ def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     return c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own)), square, at_zero, below, offsets
 
 
-class DualSizes(NamedTuple):
-    """Sums over rows of a dual point, for bounds on rounding errors.
-
-    Attributes
-    ----------
-    squares, weighted : float
-        Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
-    sums, absolute : float, or array of shape (K,) for K > 1 columns
-        Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
-    """
-
-    squares: float
-    weighted: float
-    sums: Any = None
-    absolute: Any = None
-
-
-def dual_sizes(alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
-    """Return the sums over a dual point; those of single columns only if ``masses``."""
-    squares, weighted, *columns = summed(_dual_sizes, alpha, *rows, masses)
-    return DualSizes(float(squares), float(weighted), *map(float if alpha.ndim == 1 else on_host, columns))
-
-
-def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, masses: bool) -> tuple[Any, ...]:
-    mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
-    squares = np.vdot(mass, mass)
-    weighted = squares if c is None else np.vdot(alpha, mass)
-    if not masses:
-        return squares, weighted
-    if mass.ndim == 1:
-        return squares, weighted, mass.sum(), np.abs(mass).sum()
-    return squares, weighted, column_sums(mass), column_sums(np.abs(mass))
+def label_sums_of_each(loss: Loss, Y: np.ndarray) -> list[LabelSums]:
+    """Return the sums over the labels of several problems without weights and offsets, one row of labels for each."""
+    n, own = float(Y.shape[1]), loss.label_sizes(Y)
+    at_zero = over_rows(loss, np.abs(loss.value(np.zeros(Y.shape), Y)))
+    each = zip(Y, np.einsum("ki,ki->k", own, own).tolist(), at_zero.tolist(), strict=True)
+    return [LabelSums(n, n, 1.0, square, square, size, loss.shortfall(y, None), 0.0) for y, square, size in each]

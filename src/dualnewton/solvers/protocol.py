@@ -30,8 +30,11 @@ class Point(ABC):
 
     @staticmethod
     @abstractmethod
-    def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
-        """Have the problems certify points of this class, in shared passes if possible."""
+    def certified(problems: Sequence[Any], points: Sequence[Any], *, bounded: bool = False) -> list[CertifiedPair]:
+        """Have the problems certify points of this class, in shared passes if possible.
+
+        If ``bounded``, rounding errors are bounded in these passes where that takes less time than one by one.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +48,9 @@ class DualPoint(Point):
         return (self.alpha,)
 
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
+    def certified(
+        problems: Sequence[Problem], points: Sequence[DualPoint], *, bounded: bool = False  # noqa: ARG004
+    ) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return certify_duals(problems, [point.alpha for point in points])
 
@@ -62,9 +67,12 @@ class PrimalPoint(Point):
         return (self.w, self.intercept)
 
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
+    def certified(
+        problems: Sequence[Problem], points: Sequence[PrimalPoint], *, bounded: bool = False
+    ) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
-        return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
+        models, intercepts = [point.w for point in points], [point.intercept for point in points]
+        return certify_models(problems, models, intercepts, bounded=bounded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +88,12 @@ class PairPoint(Point):
         return (self.w, self.intercept, self.alpha)
 
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[PairPoint]) -> list[CertifiedPair]:
+    def certified(
+        problems: Sequence[Problem], points: Sequence[PairPoint], *, bounded: bool = False
+    ) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
-        return certify_pairs(problems, models, intercepts, [point.alpha for point in points])
+        return certify_pairs(problems, models, intercepts, [point.alpha for point in points], bounded=bounded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +107,9 @@ class WholePoint(Point):
         return tuple(self.arguments.values())
 
     @staticmethod
-    def certified(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
+    def certified(
+        problems: Sequence[Any], points: Sequence[WholePoint], *, bounded: bool = False  # noqa: ARG004
+    ) -> list[CertifiedPair]:
         """Have each objective certify its point."""
         return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
 
