@@ -144,6 +144,8 @@ class MemoryData(Data):
     def blocks(self) -> list[list[LibraryBlock]]:
         """The blocks of each part, for passes that are not compiled."""
         step = BLOCK_MARGINS if self.profile.sparse else max(16, BLOCK_BYTES // (8 * self.d))
+        if self.n <= step and not self.is_large:
+            return [[LibraryBlock(self.X, slice(0, self.n))]]
         return [
             [LibraryBlock(self.X, slice(low, min(low + step, part.stop))) for low in range(part.start, part.stop, step)]
             for part in self.parts
@@ -160,28 +162,44 @@ class MemoryData(Data):
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
-        margins = np.empty((self.n, len(W)))
+        margins, parts = np.empty((self.n, len(W))), self.blocks
+        if len(parts) == len(parts[0]) == 1:
+            sums, only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
+            return Evaluation(*sums, margins, only)
         kept: dict[int, np.ndarray] = {}  # keyed by the first row of the block
 
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:
             room: list[np.ndarray] = []
             total: tuple[np.ndarray, ...] = ()
             for each in blocks:
-                block, Z = each.read(room), margins[each.rows]
-                block.products(W, Z)
-                Z += b
-                own = vectors if len(Z) == self.n else [vector.part(block.rows) for vector in vectors]
-                found = target.losses(own, Z)
-                slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
-                sums = found.values, block.gathered(found.factors), slopes
+                own = [vector.part(each.rows) for vector in vectors]
+                sums, found = self._evaluated(each, room, W, b, target, own, margins[each.rows])
                 total = added([total, sums]) if total else sums
-                if found.kept is not None:
-                    kept[block.rows.start] = found.kept
+                if found is not None:
+                    kept[each.rows.start] = found
             return total
 
-        values, gradients, slopes = added(workers().each(self.blocks, work))
+        values, gradients, slopes = added(workers().each(parts, work))
         together = kept.get(0) if len(kept) < 2 else np.concatenate([kept[start] for start in sorted(kept)])
         return Evaluation(values, gradients, slopes, margins, together)
+
+    @staticmethod
+    def _evaluated(
+        each: LibraryBlock,
+        room: list[np.ndarray],
+        W: np.ndarray,
+        b: np.ndarray,
+        target: Target,
+        vectors: Sequence[RowVectors],
+        Z: np.ndarray,
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+        """Write the margins of a block to Z, and return its sums and the columns to be kept."""
+        block = each.read(room)
+        block.products(W, Z)
+        Z += b
+        found = target.losses(vectors, Z)
+        slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
+        return (found.values, block.gathered(found.factors), slopes), found.kept
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.is_large:
@@ -296,6 +314,8 @@ class MemoryData(Data):
         if self.work.compiled or self.is_large:
             norms = self.compiled.diagonal(weights)
             return norms if features is None else norms[features]
+        if features is None and not self.profile.sparse and self.X.size <= PIECE and self.X.dtype == np.float64:
+            return weights @ np.square(self.X)
         norms = np.zeros(self.d if features is None else features.size)
         for part in self._slices():
             rows = self.rows(part)

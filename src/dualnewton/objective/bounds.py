@@ -105,9 +105,15 @@ class DualSums:
         return self._bars(0, 0)
 
     @property
-    def mass(self) -> np.ndarray:
+    def masses(self) -> list[float]:
         """Σ c_i α_i of each column."""
-        return np.atleast_1d(self.sums[self._place(0, 0)])
+        return self.group.numbers(self.sums[self._place(0, 0)])
+
+    @cached_property
+    def sizes(self) -> row_sums.DualSizes:
+        """Sums over α."""
+        first = self.group.first
+        return row_sums.dual_sizes(first.loss, self.alpha, self.group.rows, masses=first.fit_intercept)
 
     @cached_property
     def steps(self) -> list[float]:
@@ -115,14 +121,13 @@ class DualSums:
         group = self.group
         if self.direction is None:
             return [0.0] * (group.M * group.K)
-        masses, available = self.mass.tolist(), np.atleast_1d(self.sums[self._place(0, 1)]).tolist()
-        found = [mass / max(own, abs(mass), TINY) for mass, own in zip(masses, available, strict=True)]
-        slight = [abs(mass) <= BALANCED * own for mass, own in zip(masses, available, strict=True)]
-        if any(slight):
-            sizes = row_sums.over_rows(group.first.loss, np.abs(group.rows.weighted(self.alpha)))
-            for k, size in enumerate(np.atleast_1d(on_host(sizes)).tolist()):
-                if slight[k] and abs(masses[k]) <= BALANCED * size:
-                    found[k] = 0.0
+        found, available = self.masses, group.numbers(self.sums[self._place(0, 1)])
+        for k, mass in enumerate(found):
+            size = abs(mass)
+            if size <= BALANCED * available[k] and size <= BALANCED * group.numbers(self.sizes.absolute)[k]:
+                found[k] = 0.0
+            else:
+                found[k] = mass / max(available[k], size, TINY)
         return found
 
     @cached_property
@@ -146,7 +151,8 @@ class DualSums:
             if any(factor != 1.0 for factor in factors):
                 factors *= group.K
                 alpha, bar = group.per_row(factors, alpha) * alpha, group.per_feature(factors) * bar
-        terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept)
+        sizes = vars(self).get("sizes") if alpha is self.alpha else None
+        terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept, sizes=sizes)
         if group.M == 1:
             return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]
         each = zip(group.problems, row_sums.split(terms), alpha, bar, strict=True)
@@ -201,9 +207,11 @@ class PrimalPoints:
     """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
 
     def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None) -> None:
-        own = [(_form_of(group.first), group.M) for group in groups or groups_of(problems)]
-        self.counts = [M for _, M in own]
-        self.forms = [form for form, M in own for _ in range(M)]
+        self.forms: list[RowForm] = []
+        self.counts: list[int] = []
+        for group in groups or groups_of(problems):
+            self.forms += [_form_of(group.first)] * group.M
+            self.counts.append(group.M)
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
@@ -298,14 +306,15 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.hstack(intercepts) if len(models) > 1 else np.asarray(intercepts[0]).reshape(-1)
+    b = np.asarray(intercepts[0] if len(models) == 1 else intercepts).reshape(-1)
     vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
-    found = problems[0].data.evaluate(W, b, PrimalPoints(problems, groups), vectors)
+    points = PrimalPoints(problems, groups)
+    found = problems[0].data.evaluate(W, b, points, vectors)
     results: list[tuple[float, Bound]] = []
     searched: dict[int, np.ndarray] = {}
     k = column = first = kept = 0
     for group in groups:
-        sums, first, kept = _taken(group, found, first, kept)
+        sums, first, kept = _taken(group, points.forms[k], found, first, kept)
         for place, bound in enumerate(sums.bounds()):
             problem, K = problems[k], group.K
             primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
@@ -326,10 +335,9 @@ def primal_bounds(
     return results
 
 
-def _taken(group: Group, found: Evaluation, first: int, kept: int) -> tuple[DualSums, int, int]:
+def _taken(group: Group, form: RowForm, found: Evaluation, first: int, kept: int) -> tuple[DualSums, int, int]:
     """Return the sums of a group of a pass, and the ends of its columns among the sums and among the kept ones."""
-    M, K, form = group.M, group.K, _form_of(group.first)
-    kinds = 1 + form.direction
+    M, K, kinds = group.M, group.K, 1 + form.direction
     last, end = first + M * K * kinds * (1 + form.thirds), kept + M * K * kinds
     assert found.kept is not None
     if M > 1:
@@ -347,7 +355,7 @@ def _nearly_balanced(sums: DualSums, place: int, primal: float, w: np.ndarray) -
     gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap of a balanced point.
     """
     problem = sums.group.problems[place]
-    if problem.loss.balances_by_direction or np.abs(sums.mass).sum() > SLIGHT * float(problem.c.sum()):
+    if problem.loss.balances_by_direction or sum(map(abs, sums.masses)) > SLIGHT * float(problem.c.sum()):
         return None
     own = problem.lam * float(problem.g.value(w) + problem.g.conjugate(sums.bar) - np.vdot(w, sums.bar))
     (bound,) = dual_bounds([problem], [problem.balanced(sums.alpha)])

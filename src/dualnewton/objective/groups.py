@@ -30,16 +30,15 @@ class Group:
         The problems.
     rows : RowVectors
         Labels, weights and offsets; for M problems the labels alone, of shape (M, n).
+    scale : float, or array of shape (M, 1)
+        λn.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems, self.first, self.M = problems, problems[0], len(problems)
-        self.K: int = self.first.columns
-        several = self.M > 1
-        self.rows = RowVectors(np.array([each.y for each in problems])) if several else self.first.row_vectors
-        scale = [each.lam * each.n for each in problems]
-        self.scale: Any = np.array(scale)[:, None] if several else scale[0]
-        self.shape = (self.M, self.first.d) if several else self.first.d if self.K == 1 else (self.K, self.first.d)
+        first, M = problems[0], len(problems)
+        self.problems, self.first, self.M, self.K = problems, first, M, first.columns
+        self.rows = first.row_vectors if M == 1 else RowVectors(np.array([each.y for each in problems]))
+        self.scale: Any = first.lam * first.n if M == 1 else np.array([each.lam * each.n for each in problems])[:, None]
 
     def each(self, arrays: Any) -> Any:
         """Return the part of each problem, of an array with a row per problem if there are several."""
@@ -54,6 +53,10 @@ class Group:
     def per_feature(self, numbers: Sequence[float]) -> Any:
         """Return one number per column in a shape that multiplies arrays with an entry per feature."""
         return numbers[0] if self.M == self.K == 1 else np.array(numbers)[:, None]
+
+    def numbers(self, found: Any) -> list[float]:
+        """Return one number per column as a list."""
+        return [float(found)] if self.M == self.K == 1 else found.tolist()
 
 
 def groups_of(problems: Sequence[Problem]) -> list[Group]:

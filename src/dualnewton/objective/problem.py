@@ -99,8 +99,9 @@ class Problem:
             raise DualnewtonError(
                 f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
             )
-        n, d = self.n, self.d
-        data = self.data
+        data = as_data(self.X)
+        n, d = data.n, data.d
+        vars(self).update(data=data, n=n, d=d, columns=self.loss.columns)  # properties that small fits read often
         y = data.placed(self.loss.labels(data.adopted("y", self.y), n))
         if self.regularizer.size not in (None, d):
             raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")

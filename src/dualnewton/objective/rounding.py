@@ -82,12 +82,9 @@ def rounding_bounds(
     problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], found: Sequence[Any]
 ) -> list[float | None]:
     """Return R of each problem, given the pairs of P and the dual bound that :func:`bounds.primal_bounds` has found."""
-    if len(problems) > 1:
-        for group in groups_of(problems):
-            if group.M > 1:
-                own = row_sums.label_sums_of_each(group.first.loss, group.rows.y)
-                for problem, sums in zip(problems, own, strict=True):
-                    vars(problem).setdefault("label_sums", sums)
+    if len(problems) > 1 and (group := groups_of(problems)[0]).M > 1:
+        for problem, sums in zip(problems, row_sums.label_sums_of_each(group.first.loss, group.rows.y), strict=True):
+            vars(problem).setdefault("label_sums", sums)
     return [
         rounding_bound(problem, w, b, bound.alpha, primal, bound.value, sizes=bound.sizes)
         for problem, w, b, (primal, bound) in zip(problems, models, intercepts, found, strict=True)

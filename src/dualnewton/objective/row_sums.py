@@ -115,20 +115,24 @@ class DualTerms(NamedTuple):
     conjugates: float
 
 
-def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualTerms:
-    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``.
+def dual_terms(
+    loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool, sizes: DualSizes | None = None
+) -> DualTerms:
+    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``. ``sizes`` are those of α, if they are known.
 
     For several problems of one column, α and the labels have a row for each, and so have the sums (:func:`split`).
     """
-    *sizes, linear, conjugates = summed(_dual_terms, alpha, *rows, loss, masses, len(alpha) >= MANY)
-    return DualTerms(_sizes(alpha, *sizes), linear, conjugates)
+    many = len(alpha) >= MANY
+    linear, conjugates, *found = summed(_dual_terms, alpha, *rows, loss, many, masses, sizes is None)
+    return DualTerms(sizes or _sizes(alpha, *found), linear, conjugates)
 
 
 def _dual_terms(
-    alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool, many: bool
+    alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool, masses: bool, sizes: bool
 ) -> tuple[Any, ...]:
     linear = 0.0 if o is None else float(np.vdot(RowVectors(y, c, o).weighted(alpha), o))
-    return *_dual_sizes(alpha, y, c, o, loss, masses), linear, _conjugates(alpha, y, c, o, loss, many)[0]
+    (conjugates,) = _conjugates(alpha, y, c, o, loss, many)
+    return linear, conjugates, *(_dual_sizes(alpha, y, c, o, loss, masses) if sizes else ())
 
 
 def split(terms: DualTerms) -> list[DualTerms]:
