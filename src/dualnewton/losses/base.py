@@ -479,6 +479,10 @@ class Margin(Loss):
         """Return for each label whether it is −1 or +1."""
         return np.abs(y) == 1.0
 
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+        """Return Σ c_i |φ(0)|: at z = 0 both labels have the same loss."""
+        return weight * abs(float(self.value(np.zeros(1), np.ones(1))[0]))
+
 
 def require_smooth(loss: Loss, purpose: str) -> float:
     """Return γ; raise an error for a loss without γ, with the ``purpose`` that needs it."""

@@ -96,6 +96,10 @@ class RoundingErrors:
         """Return the numbers that formulas compute from labels alone: the labels themselves."""
         return y
 
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+        """Return Σ c_i |φ_i(0)| up to rounding, given Σ c_i and Σ c_i y_i², if these determine it; else None."""
+        return None
+
     def shortfall(self, y: Array, c: Array | None) -> float:
         """Return an upper bound of −Σ c_i min φ_i = Σ c_i φ*(0)."""
         if self.nonnegative:

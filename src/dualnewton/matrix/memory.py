@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -68,15 +69,24 @@ class MemoryData(Data):
         The rows, of float32 or float64.
     work : Work
         Options of the passes.
+    squares : float, optional
+        The sum of the squares of all entries in float64, if it is known.
     """
 
-    def __init__(self, X: Any, work: Work = Work()) -> None:  # noqa: B008 (frozen)
-        self.X, self.work = X, work
+    def __init__(self, X: Any, work: Work = Work(), squares: float | None = None) -> None:  # noqa: B008 (frozen)
+        self.X, self.work, self.squares = X, work, squares
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
         """Size and sparsity, computed at the first access."""
         return profile_of(self.X)
+
+    @cached_property
+    def norm(self) -> float:
+        if self.squares is None and (self.is_large or self.X.dtype != np.float64):
+            return super().norm
+        squares = sum_of_squares(linear.entries(self.X)) if self.squares is None else self.squares
+        return math.sqrt(squares) * (1.0 + self.profile.stored * 2.0**-52)
 
     # Identity ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +123,7 @@ class MemoryData(Data):
     def using(self, work: Work) -> MemoryData:
         if work.dense and sp.issparse(self.X):
             return MemoryData(self.X.toarray(), work)
-        made = MemoryData(self.X, work)
+        made = MemoryData(self.X, work, self.squares)
         vars(made)["profile"] = self.profile
         # Where both are large, the same kernel would find the same bits.
         if "feature_norms" in vars(self) and self.is_large and made.is_large:
@@ -370,7 +380,9 @@ def as_data(X: Any) -> Data:
         made.append(MemoryData(matrix))
         entries = matrix.data if sp.issparse(matrix) else matrix.reshape(-1)
         if entries.size < COMPILED_FROM:
-            return sum_of_squares(entries)
+            total = sum_of_squares(entries)
+            made[0].squares = total if entries.dtype == np.float64 else None
+            return total
         norms = made[0].feature_norms  # which each certificate needs as well
         return float(norms.dot(norms))
 

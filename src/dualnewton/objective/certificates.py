@@ -94,17 +94,17 @@ def certify_models(
     intercepts: Sequence[Any],
     alphas: Sequence[np.ndarray] | None = None,
     *,
-    bounded: bool = False,
+    tol: float | None = None,
 ) -> list[CertifiedPair]:
     """Certify a primal point of each problem with its dual point α_i = −φ′(z_i), in one pass.
 
     Problems whose intercept is so far from its best value that it must be searched share a second pass. If feasible ``alphas``
     are given, each certificate uses the better of the two dual points, which takes one more pass. Without these, certificates
-    have a bound of their rounding errors if ``bounded``.
+    have a bound of their rounding errors if ``tol`` is given; it need not be sharp where gap and errors are at most tol|P|.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
     intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
-    pairs = _pairs(problems, models, intercepts, primal_bounds(problems, models, intercepts), bounded=bounded)
+    pairs = _pairs(problems, models, intercepts, primal_bounds(problems, models, intercepts), tol)
     if alphas is None:
         return pairs
     others = zip(problems, pairs, dual_sums(problems, alphas), strict=True)
@@ -116,11 +116,12 @@ def _pairs(
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     found: Sequence[tuple[float, Bound]],
-    *,
-    bounded: bool,
+    tol: float | None,
 ) -> list[CertifiedPair]:
-    """Return the pairs of models and dual points; with bounds of their rounding errors if ``bounded``."""
-    errors = rounding_bounds(problems, models, intercepts, found) if bounded else [None] * len(problems)
+    """Return the pairs of models and dual points; with bounds of their rounding errors if ``tol`` is given."""
+    errors: list[float | None] = [None] * len(problems)
+    if tol is not None:
+        errors = rounding_bounds(problems, models, intercepts, found, tol)
     pairs = []
     for w, b, (primal, bound), rounding in zip(models, intercepts, found, errors, strict=True):
         pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value, rounding=rounding)))
@@ -133,7 +134,7 @@ def certify_pairs(
     intercepts: Sequence[Any],
     alphas: Sequence[np.ndarray],
     *,
-    bounded: bool = False,
+    tol: float | None = None,
 ) -> list[CertifiedPair]:
     """Certify a model of each problem by the dual point that is given with it, balanced: two passes, and no search.
 
@@ -149,4 +150,4 @@ def certify_pairs(
     ):
         primal = problem.primal_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)), w)
         found.append((primal, bound))
-    return _pairs(problems, models, intercepts, found, bounded=bounded)
+    return _pairs(problems, models, intercepts, found, tol)

@@ -14,7 +14,7 @@ from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.objective import row_sums
 from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.rounding import rounding_bound
+from dualnewton.objective.rounding import room_for, rounding_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
 from dualnewton.row_arrays import ones
@@ -368,10 +368,18 @@ class Problem:
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with a bound on the rounding errors of its certificate, if it has none."""
+        return self._bounded(pair, -np.inf)
+
+    def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:
+        """Return the pair with such a bound, which need not be sharp where gap and errors are at most tol|P|."""
+        return self._bounded(pair, room_for(pair.certificate.primal, pair.certificate.dual, tol))
+
+    def _bounded(self, pair: CertifiedPair, enough: float) -> CertifiedPair:
         found = pair.certificate
         if found.rounding is not None or len(pair.alpha) != self.n:
             return pair
-        return pair.with_rounding(rounding_bound(self, pair.w, pair.intercept, pair.alpha, found.primal, found.dual))
+        point = pair.w, pair.intercept, pair.alpha, found.primal, found.dual
+        return pair.with_rounding(rounding_bound(self, *point, enough=enough))
 
     @property
     def extends(self) -> bool:
@@ -436,6 +444,10 @@ class AroundProblem:
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair unchanged: no bound on the rounding errors of this objective is known."""
         return pair
+
+    def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:  # noqa: ARG002
+        """Return the same as :meth:`bounded`, whatever the tolerance."""
+        return self.bounded(pair)
 
     def extended(self, pair: CertifiedPair) -> CertifiedPair:  # noqa: ARG002
         """Raise an error: this objective has no certificates in extended precision."""

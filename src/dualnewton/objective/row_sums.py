@@ -286,16 +286,21 @@ def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
 
 def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     n, own = len(y), loss.label_sizes(y)
-    at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
     square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0 if o is None else np.vdot(o, o)
-    if c is None:
-        return n, n, square, square, at_zero, below, offsets
-    return c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own)), square, at_zero, below, offsets
+    weight, squares, labels = n, n, square
+    if c is not None:
+        weight, squares, labels = c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own))
+    if (at_zero := loss.sizes_at_zero(weight, labels)) is None:
+        at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
+    return weight, squares, labels, square, at_zero, below, offsets
 
 
 def label_sums_of_each(loss: Loss, Y: np.ndarray) -> list[LabelSums]:
     """Return the sums over the labels of several problems without weights and offsets, one row of labels for each."""
     n, own = float(Y.shape[1]), loss.label_sizes(Y)
-    at_zero = over_rows(loss, np.abs(loss.value(np.zeros(Y.shape), Y)))
-    each = zip(Y, np.einsum("ki,ki->k", own, own).tolist(), at_zero.tolist(), strict=True)
-    return [LabelSums(n, n, 1.0, square, square, size, loss.shortfall(y, None), 0.0) for y, square, size in each]
+    squares = np.einsum("ki,ki->k", own, own).tolist()
+    at_zero = [loss.sizes_at_zero(n, square) for square in squares]
+    if None in at_zero:
+        at_zero = over_rows(loss, np.abs(loss.value(np.zeros(Y.shape), Y))).tolist()
+    each = zip(Y, squares, at_zero, strict=True)
+    return [LabelSums(n, n, 1.0, square, square, size or 0.0, loss.shortfall(y, None), 0.0) for y, square, size in each]

@@ -32,13 +32,13 @@ def solved_directly(
     found = solve(problems, block, [None] * len(problems), tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
-    pairs, proofs = points[0].certified(problems, points, bounded=True), []
+    pairs, proofs = points[0].certified(problems, points, tol=request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         if pair.certificate.relative_gap > request.tol:
             return None
-        proof = pair if pair.certificate.rounding is not None else problem.bounded(pair)
-        if not proof.certificate.meets(request.tol):
-            proof = proved(problem, proof, request.tol)
+        proof = pair
+        if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):
+            proof = proved(problem, pair, request.tol)
             if not proof.certificate.meets(request.tol):
                 return None
         proofs.append(proof)

@@ -30,10 +30,10 @@ class Point(ABC):
 
     @staticmethod
     @abstractmethod
-    def certified(problems: Sequence[Any], points: Sequence[Any], *, bounded: bool = False) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[Any], *, tol: float | None = None) -> list[CertifiedPair]:
         """Have the problems certify points of this class, in shared passes if possible.
 
-        If ``bounded``, rounding errors are bounded in these passes where that takes less time than one by one.
+        If ``tol`` is given, rounding errors are bounded as well, where that takes less time than one by one.
         """
 
 
@@ -49,7 +49,7 @@ class DualPoint(Point):
 
     @staticmethod
     def certified(
-        problems: Sequence[Problem], points: Sequence[DualPoint], *, bounded: bool = False  # noqa: ARG004
+        problems: Sequence[Problem], points: Sequence[DualPoint], *, tol: float | None = None  # noqa: ARG004
     ) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return certify_duals(problems, [point.alpha for point in points])
@@ -68,11 +68,11 @@ class PrimalPoint(Point):
 
     @staticmethod
     def certified(
-        problems: Sequence[Problem], points: Sequence[PrimalPoint], *, bounded: bool = False
+        problems: Sequence[Problem], points: Sequence[PrimalPoint], *, tol: float | None = None
     ) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
-        return certify_models(problems, models, intercepts, bounded=bounded)
+        return certify_models(problems, models, intercepts, tol=tol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +89,11 @@ class PairPoint(Point):
 
     @staticmethod
     def certified(
-        problems: Sequence[Problem], points: Sequence[PairPoint], *, bounded: bool = False
+        problems: Sequence[Problem], points: Sequence[PairPoint], *, tol: float | None = None
     ) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
-        return certify_pairs(problems, models, intercepts, [point.alpha for point in points], bounded=bounded)
+        return certify_pairs(problems, models, intercepts, [point.alpha for point in points], tol=tol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class WholePoint(Point):
 
     @staticmethod
     def certified(
-        problems: Sequence[Any], points: Sequence[WholePoint], *, bounded: bool = False  # noqa: ARG004
+        problems: Sequence[Any], points: Sequence[WholePoint], *, tol: float | None = None  # noqa: ARG004
     ) -> list[CertifiedPair]:
         """Have each objective certify its point."""
         return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
