@@ -27,7 +27,7 @@ from dualnewton.io.dataset import Dataset
 from dualnewton.matrix import as_data
 from dualnewton.matrix.workers import LONG, sum_of_squares, threads
 from dualnewton.row_arrays import on_host
-from dualnewton.validation import SHORT, without_repeats
+from dualnewton.validation import without_repeats
 
 try:
     from sklearn.utils.validation import validate_data
@@ -169,10 +169,8 @@ def _plain_squares(model: Any, values: Any, dimensions: tuple[int, ...]) -> floa
 
 def _squares(model: Any, entries: np.ndarray) -> float:
     """Return the sum of squares of a flat array, on the threads of the model if it is long; overflow gives no warning."""
-    if entries.size <= SHORT:
-        return float(np.vdot(entries, entries))
     if entries.size <= LONG:
-        return float(np.einsum("i,i->", entries, entries))  # BLAS would wake its threads (validation.sum_of_squares)
+        return sum_of_squares(entries)
     with threads(effective_n_jobs(model.n_jobs)):
         return sum_of_squares(entries)
 

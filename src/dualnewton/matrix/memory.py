@@ -19,8 +19,8 @@ from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import added, workers
-from dualnewton.validation import data_matrix, frozen, sum_of_squares
+from dualnewton.matrix.workers import added, sum_of_squares, workers
+from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
 """Size of a block of dense rows in bytes (4 MiB): the block is still in the cache for the second of its two products."""
