@@ -89,9 +89,9 @@ def main() -> None:
             rows.append(row(name, problem))
             print(" | ".join(rows[-1]), flush=True)
     words = (
-        "certificate: P, α = −φ′ and D, recomputed from the data; bound: that of its rounding errors in a fit with tol=1e-4, from "
-        "sums that the certificate and the check of X have computed, and its share of the certificate; sharp bound: from the norms "
-        "of the features, which take a pass over the data; extended: in NumPy's longdouble."
+        "certificate: P, α = −φ′ and D, recomputed from the data; bound: that of its rounding errors in a fit with "
+        "tol=1e-4, from sums that the certificate and the check of X have computed, and its share of the certificate; sharp "
+        "bound: from the norms of the features, which take a pass over the data; extended: in NumPy's longdouble."
     )
     section = Section("Bounds of rounding errors", [Table("Cost and size", heads, rows, words)])
     FILE.write_text(markdown([section], "python -m benchmarks.rounding", []), encoding="utf-8")

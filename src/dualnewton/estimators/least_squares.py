@@ -259,10 +259,11 @@ class _System:
             self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
             self.R[:first] = 0.0
         U, values, V = np.linalg.svd(self.R[first:], full_matrices=False)
-        U, self.singular = np.pad(U, [(first, 0), (0, 0)]), np.pad(values, (0, min(self.R.shape) - len(values)))
+        padded, self.singular = np.zeros((len(U) + first, U.shape[1])), np.zeros(min(self.R.shape))
+        padded[first:], self.singular[: len(values)] = U, values
         level = np.finfo(float).eps * max(n, columns - first) * float(self.singular.max(initial=0.0))
         self.rank = int(np.count_nonzero(self.singular > level))
-        self.U, self.V = U[:, : self.rank], V[: self.rank]
+        self.U, self.V = padded[:, : self.rank], V[: self.rank]
         self.right = self._turned(B, "T")
 
     def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:

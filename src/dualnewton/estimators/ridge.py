@@ -145,7 +145,8 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
         data = checked(self, X, y, sample_weight, multi_output=True)
         if data.y.ndim == 1 and data.y.dtype.kind == "i":
             classes, numbers = distinct(data.y)
-            if 2 * len(classes) <= len(numbers):  # scikit-learn warns of more classes, which may be targets of a regression
+            # scikit-learn warns of more classes, which may be targets of a regression.
+            if 2 * len(classes) <= len(numbers):
                 self.classes_, self.multilabel_ = classes, False
                 return data._replace(y=numbers)
         labels = LabelBinarizer().fit(data.y)

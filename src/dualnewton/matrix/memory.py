@@ -174,8 +174,8 @@ class MemoryData(Data):
             return self.compiled.evaluate(W, b, target.forms, vectors)
         margins, parts = np.empty((self.n, len(W))), self.blocks
         if len(parts) == len(parts[0]) == 1:
-            sums, only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
-            return Evaluation(*sums, margins, only)
+            (values, gradients, slopes), only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
+            return Evaluation(values, gradients, slopes, margins, only)
         kept: dict[int, np.ndarray] = {}  # keyed by the first row of the block
 
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:

@@ -146,7 +146,9 @@ class DualSums:
         if self.moves:
             alpha = alpha - group.per_row(self.steps, alpha) * self.direction
         if not first.regularizer.strongly_convex:
-            pairs = zip(group.problems, group.each(bar), group.each(3.0 * self._moved(self._bars(1, 0), 1)), strict=True)
+            pairs = zip(
+                group.problems, group.each(bar), group.each(3.0 * self._moved(self._bars(1, 0), 1)), strict=True
+            )
             factors = [problem.reach(own, again) for problem, own, again in pairs]
             if any(factor != 1.0 for factor in factors):
                 factors *= group.K
@@ -222,7 +224,9 @@ class PrimalPoints:
             step = _kept_columns(form)
             last = first + M * step
             if M == 1:
-                values[k] = _point(form, rows[k], Z[:, column if K == 1 else slice(column, column + K)], kept[first:last])
+                values[k] = _point(
+                    form, rows[k], Z[:, column if K == 1 else slice(column, column + K)], kept[first:last]
+                )
             else:
                 values[k : k + M] = _points(form, rows[k : k + M], Z[:, column : column + M], kept[first:last])
             for low in range(first, last, step):

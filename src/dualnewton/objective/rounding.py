@@ -103,7 +103,11 @@ def _bound(
 
 
 def rounding_bounds(
-    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], found: Sequence[Any], tol: float
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    found: Sequence[Any],
+    tol: float,
 ) -> list[float | None]:
     """Return R of each problem, given the pairs of P and the dual bound that :func:`bounds.primal_bounds` has found.
 

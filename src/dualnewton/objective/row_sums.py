@@ -85,14 +85,14 @@ class DualSizes(NamedTuple):
 
     Attributes
     ----------
-    squares, weighted : float
+    squares, weighted : float, or array of shape (M,) for M problems
         Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
-    sums, absolute : float, or array of shape (K,) for K > 1 columns
+    sums, absolute : float, or array of shape (K,) for K > 1 columns, or (M,)
         Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
     """
 
-    squares: float
-    weighted: float
+    squares: Any
+    weighted: Any
     sums: Any = None
     absolute: Any = None
 
@@ -106,13 +106,13 @@ class DualTerms(NamedTuple):
         Sums over the dual point itself.
     linear : float
         Σ c_i α_i o_i.
-    conjugates : float
+    conjugates : float, or array of shape (M,) for M problems
         Σ c_i φ*(−α_i; y_i).
     """
 
     sizes: DualSizes
     linear: float
-    conjugates: float
+    conjugates: Any
 
 
 def dual_terms(
@@ -175,7 +175,7 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     return float(summed(_conjugates, alpha, *rows, loss, len(alpha) >= MANY)[0])
 
 
-def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
+def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[Any]:
     if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
         return (sum_over_rows(function, loss, alpha, RowVectors(y, c, o)),)
     if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
@@ -287,10 +287,11 @@ def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
 def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     n, own = len(y), loss.label_sizes(y)
     square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0 if o is None else np.vdot(o, o)
-    weight, squares, labels = n, n, square
+    weight: Any = n
+    squares, labels = weight, square
     if c is not None:
         weight, squares, labels = c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own))
-    if (at_zero := loss.sizes_at_zero(weight, labels)) is None:
+    if (at_zero := loss.sizes_at_zero(float(weight), float(labels))) is None:
         at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
     return weight, squares, labels, square, at_zero, below, offsets
 

@@ -32,7 +32,7 @@ def solved_directly(
     found = solve(problems, block, [None] * len(problems), tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
-    pairs, proofs = points[0].certified(problems, points, tol=request.tol), []
+    pairs, proofs = points[0].certified_within(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         if pair.certificate.relative_gap > request.tol:
             return None

@@ -120,7 +120,7 @@ def alike(problems: Sequence[Any]) -> list[Any]:
     first = problems[0]
     if len(problems) == 1:
         return problems
-    names = _shared_names(type(first))
+    names = _shared_names(first.__class__)
     for k, problem in enumerate(problems):
         if type(problem) is not type(first) or not problem.data.same_as(first.data):
             raise DualnewtonError(f"problems must share X: problem {k} has another than problem 0")
@@ -132,7 +132,7 @@ def alike(problems: Sequence[Any]) -> list[Any]:
 
 
 @cache
-def _shared_names(kind: type) -> list[str]:
+def _shared_names(kind: Any) -> list[str]:
     """Return the names of the fields that the problems of a run share."""
     return [part.name for part in fields(kind) if part.name in SHARED]
 

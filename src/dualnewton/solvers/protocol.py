@@ -30,11 +30,16 @@ class Point(ABC):
 
     @staticmethod
     @abstractmethod
-    def certified(problems: Sequence[Any], points: Sequence[Any], *, tol: float | None = None) -> list[CertifiedPair]:
-        """Have the problems certify points of this class, in shared passes if possible.
+    def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
+        """Have the problems certify points of this class, in shared passes if possible."""
 
-        If ``tol`` is given, rounding errors are bounded as well, where that takes less time than one by one.
+    @classmethod
+    def certified_within(cls, problems: Sequence[Any], points: Sequence[Any], tol: float) -> list[CertifiedPair]:  # noqa: ARG003
+        """Do the same; certificates also have bounds of their rounding errors where these take less time together.
+
+        A bound need not be sharp where gap and rounding errors are at most tol|P|.
         """
+        return cls.certified(problems, points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +53,7 @@ class DualPoint(Point):
         return (self.alpha,)
 
     @staticmethod
-    def certified(
-        problems: Sequence[Problem], points: Sequence[DualPoint], *, tol: float | None = None  # noqa: ARG004
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return certify_duals(problems, [point.alpha for point in points])
 
@@ -67,12 +70,15 @@ class PrimalPoint(Point):
         return (self.w, self.intercept)
 
     @staticmethod
-    def certified(
-        problems: Sequence[Problem], points: Sequence[PrimalPoint], *, tol: float | None = None
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
-        models, intercepts = [point.w for point in points], [point.intercept for point in points]
-        return certify_models(problems, models, intercepts, tol=tol)
+        return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
+
+    @classmethod
+    def certified_within(
+        cls, problems: Sequence[Problem], points: Sequence[PrimalPoint], tol: float
+    ) -> list[CertifiedPair]:
+        return certify_models(problems, [point.w for point in points], [point.intercept for point in points], tol=tol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +94,15 @@ class PairPoint(Point):
         return (self.w, self.intercept, self.alpha)
 
     @staticmethod
-    def certified(
-        problems: Sequence[Problem], points: Sequence[PairPoint], *, tol: float | None = None
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[PairPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
+        models, intercepts = [point.w for point in points], [point.intercept for point in points]
+        return certify_pairs(problems, models, intercepts, [point.alpha for point in points])
+
+    @classmethod
+    def certified_within(
+        cls, problems: Sequence[Problem], points: Sequence[PairPoint], tol: float
+    ) -> list[CertifiedPair]:
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
         return certify_pairs(problems, models, intercepts, [point.alpha for point in points], tol=tol)
 
@@ -107,9 +118,7 @@ class WholePoint(Point):
         return tuple(self.arguments.values())
 
     @staticmethod
-    def certified(
-        problems: Sequence[Any], points: Sequence[WholePoint], *, tol: float | None = None  # noqa: ARG004
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
         """Have each objective certify its point."""
         return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
 

@@ -87,7 +87,9 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     return Z
 
 
-def inverses(problem: Problem, rows: np.ndarray, ridge: np.ndarray, ones: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def inverses(
+    problem: Problem, rows: np.ndarray, ridge: np.ndarray, ones: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor."""
     from scipy.linalg.lapack import (  # themselves: what SciPy puts around them takes longer than a small system
         dpotrf,
