@@ -474,14 +474,11 @@ class Margin(Loss):
     """
 
     label_domain: ClassVar[str] = "-1 or +1"
+    equal_at_zero = True  # where yz = 0 for both labels
 
     def valid_labels(self, y: Array) -> Array:
         """Return for each label whether it is −1 or +1."""
         return np.abs(y) == 1.0
-
-    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
-        """Return Σ c_i |φ(0)|: at z = 0 both labels have the same loss."""
-        return weight * abs(float(self.value(np.zeros(1), np.ones(1))[0]))
 
 
 def require_smooth(loss: Loss, purpose: str) -> float:

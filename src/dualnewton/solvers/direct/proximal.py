@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
@@ -145,7 +146,9 @@ class Task:
                 penalty = kinks.value(w)
             found = self.point(w, at.b + t * shift, at.z + t * way, penalty)
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
-                return (self._further(at, found, move, shift, way, predicted, kinks), t) if t == 1.0 else (found, t)
+                if t == 1.0 and self.problem.loss.curvature is Curvature.VARYING:
+                    found = self._further(at, found, move, shift, way, predicted, kinks)
+                return found, t
             t *= 0.5
         return at, 0.0
 
