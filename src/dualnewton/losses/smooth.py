@@ -142,10 +142,6 @@ class SquaredHinge(Margin):
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
-    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
-        """Return ½ Σ c_i y_i²; a subclass may have another value."""
-        return 0.5 * labels if type(self) is Squared else None
-
     def domain(self, y: Array) -> tuple[Array, Array]:
         # The domain is the half-line −yu ≥ 0.
         end = -y * np.inf
@@ -230,10 +226,6 @@ class Huber(Loss):
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
-
-    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
-        """Return ½ Σ c_i y_i²; a subclass may have another value."""
-        return 0.5 * labels if type(self) is Squared else None
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         return 0.0 * y - self.delta, 0.0 * y + self.delta

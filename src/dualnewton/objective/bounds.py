@@ -345,7 +345,8 @@ def _taken(group: Group, form: RowForm, found: Evaluation, first: int, kept: int
     last, end = first + M * K * kinds * (1 + form.thirds), kept + M * K * kinds
     assert found.kept is not None
     if M > 1:
-        vectors = [found.kept.T[kept + kind : end : kinds] for kind in range(kinds)]
+        columns = np.ascontiguousarray(found.kept.T)  # data in pieces have contiguous rows
+        vectors = [columns[kept + kind : end : kinds] for kind in range(kinds)]
     else:
         places = range(kept, end, K)
         vectors = [some_columns(found.kept, at if K == 1 else slice(at, at + K)) for at in places]

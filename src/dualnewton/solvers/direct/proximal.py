@@ -166,7 +166,8 @@ class Task:
             slope = float(found.mass @ way) + kinks.value(longer) - found.penalty
             if not slope < STEEP * predicted:
                 break
-            t = min(t + t * slope / (predicted - slope), LONGEST * t)
+            rise = slope - predicted
+            t = min(t - t * slope / rise, LONGEST * t) if rise > 0.0 else LONGEST * t
             w = self._moved(at, move, t)
             new = self.point(w, at.b + t * shift, at.z + t * way, kinks.value(w))
             if not new.value < found.value:

@@ -50,7 +50,7 @@ def solve(
         gradients[:, :d] += weighted_sums(slopes.T, rows)
         if free:
             gradients[:, d] += slopes @ ones
-        if cold and steps == 0:  # the start is never the solution
+        if cold and steps == 0:  # a step is taken in any case
             x = x - solved(gradients)
             margins, steps = products(rows, x), 1
             continue
