@@ -26,9 +26,9 @@ def _general_methods(monkeypatch):
 def test_one_certificate_is_computed(monkeypatch):
     seen = []
 
-    def counted(*args):
+    def counted(*args, **more):
         seen.append(args)
-        return certify_models(*args)
+        return certify_models(*args, **more)
 
     monkeypatch.setattr(protocol, "certify_models", counted)
     result = dn.solve(PROBLEM, tol=1e-6)

@@ -48,21 +48,22 @@ LARGEST = 1e150
 """The largest entry of X whose square, added up over a row, is still finite in float64."""
 
 
-PLAIN = tuple(map(np.dtype, ("float64", "float32", "int64")))
+PLAIN, INTEGERS = (np.dtype("float64"), np.dtype("float32")), np.dtype("int64")
 """Types of arrays that need no conversion; integers as labels or targets only."""
 
 
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
     """Check the arguments of ``fit``; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
-    plain = model.device is None and _is_plain(model, X, (2,)) and _is_plain(model, y, shapes, integers=True)
-    if plain and len(X) == len(y):
+    squares = _plain_squares(model, X, (2,)) if model.device is None else None
+    if squares is not None and _is_plain(model, y, shapes) and len(X) == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
     elif (rows := rows_on_gpu(X, model.device)) is not None:
-        sample_weight = on_host(sample_weight)
+        sample_weight, squares = on_host(sample_weight), None
         X, y, sample_weight = _checked_data(model, rows, on_host(y), sample_weight, **of_y)
     elif isinstance(X, Dataset | matrix.Data):
+        squares = None
         X, y, sample_weight = _checked_data(model, *opened(X, y, sample_weight), **of_y)
     else:
         X, y = validate_data(
@@ -78,10 +79,10 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
         )
         if sp.issparse(X):
             X = without_repeats(sp.csr_array(X))  # here, so that all problems share the same arrays
-        _require_finite_squares(model, X)
+        squares = _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = weights_of(sample_weight, X)
-    return Data(X, y, sample_weight)
+    return Data(X, y, sample_weight, squares=squares if X.dtype == np.float64 else None)
 
 
 def weights_of(sample_weight: Any, X: Any) -> np.ndarray:
@@ -141,42 +142,49 @@ def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
     named = hasattr(
         model, "feature_names_in_"
     )  # scikit-learn warns if X is an array and the model was fitted on named columns
-    if not named and _is_plain(model, X, (2,)) and X.shape[1] == model.n_features_in_:
+    if not named and _plain_squares(model, X, (2,)) is not None and X.shape[1] == model.n_features_in_:
         return X
     return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
 
 
-def _is_plain(model: Any, values: Any, dimensions: tuple[int, ...], *, integers: bool = False) -> bool:
-    """Whether the values are an array that scikit-learn's validation would return unchanged, with finite squares.
+def _is_plain(model: Any, y: Any, dimensions: tuple[int, ...]) -> bool:
+    """Whether y is an array that scikit-learn's validation would return unchanged; labels and targets may be integers."""
+    if type(y) is np.ndarray and y.dtype == INTEGERS and y.ndim in dimensions:
+        return bool(y.size) and y.flags.c_contiguous and y.dtype.isnative
+    return _plain_squares(model, y, dimensions) is not None
+
+
+def _plain_squares(model: Any, values: Any, dimensions: tuple[int, ...]) -> float | None:
+    """Return the sum of squares of an array of floats that scikit-learn's validation would return unchanged; else None.
 
     That validation takes longer than a small fit, and reads large arrays several times; the sum of squares reads them once.
     """
     if type(values) is not np.ndarray or values.ndim not in dimensions:
-        return False
+        return None
     if not values.size or not values.flags.c_contiguous or values.dtype not in PLAIN or not values.dtype.isnative:
-        return False
-    if values.dtype.kind == "i":
-        return integers
-    return _squares(model, values.reshape(-1)) < LARGEST**2
+        return None
+    squares = _squares(model, values.reshape(-1))
+    return squares if squares < LARGEST**2 else None
 
 
 def _squares(model: Any, entries: np.ndarray) -> float:
     """Return the sum of squares of a flat array, on the threads of the model if it is long; overflow gives no warning."""
     if entries.size <= LONG:
-        return float(np.einsum("i,i->", entries, entries))  # BLAS would wake its threads (validation.sum_of_squares)
+        return sum_of_squares(entries)
     with threads(effective_n_jobs(model.n_jobs)):
         return sum_of_squares(entries)
 
 
-def _require_finite_squares(model: Any, X: Any) -> None:
-    """Reject entries that are not finite, with scikit-learn's message, and entries whose squares overflow: every method uses the
-    norms of rows or of features.
+def _require_finite_squares(model: Any, X: Any) -> float | None:
+    """Return the sum of all squares, or None if it is very large.
 
-    The sum of all squares needs one pass; the entries are examined only if it is large or NaN.
+    Reject entries that are not finite, with scikit-learn's message, and entries whose squares overflow: every method uses the
+    norms of rows or of features. The sum needs one pass; the entries are examined only if it is large or NaN.
     """
     entries = X.data if sp.issparse(X) else X
-    if _squares(model, entries.reshape(-1)) <= LARGEST:  # False for NaN
-        return
+    squares = _squares(model, entries.reshape(-1))
+    if squares <= LARGEST:  # False for NaN
+        return squares
     assert_all_finite(entries, estimator_name=type(model).__name__, input_name="X")
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
     if largest > LARGEST:
@@ -184,6 +192,7 @@ def _require_finite_squares(model: Any, X: Any) -> None:
             f"X must have entries of magnitude at most {LARGEST:g}, whose squares are finite, got {largest:.3g}: "
             "scale the features"
         )
+    return None
 
 
 MOST_VALUES = 1 << 12

@@ -263,12 +263,11 @@ class _System:
             self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
             self.R[:first] = 0.0
         U, values, V = np.linalg.svd(self.R[first:], full_matrices=False)
-        # With more features than rows there is one singular value less than rows; np.pad takes 15 µs.
-        U = np.concatenate([np.zeros((first, U.shape[1])), U])
-        self.singular = np.concatenate([values, np.zeros(min(self.R.shape) - len(values))])
+        padded, self.singular = np.zeros((len(U) + first, U.shape[1])), np.zeros(min(self.R.shape))
+        padded[first:], self.singular[: len(values)] = U, values
         level = np.finfo(float).eps * max(n, columns - first) * float(self.singular.max(initial=0.0))
         self.rank = int(np.count_nonzero(self.singular > level))
-        self.U, self.V = U[:, : self.rank], V[: self.rank]
+        self.U, self.V = padded[:, : self.rank], V[: self.rank]
         self.right = self._turned(B, "T")
 
     def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:

@@ -17,7 +17,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session, starts
-from dualnewton.estimators._validation import Data, checked
+from dualnewton.estimators._validation import Data, checked, distinct
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
 from dualnewton.interop.specification import Specification
 from dualnewton.planning.direct import decomposes
@@ -143,6 +143,12 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         data = checked(self, X, y, sample_weight, multi_output=True)
+        if data.y.ndim == 1 and data.y.dtype.kind == "i":
+            classes, numbers = distinct(data.y)
+            # scikit-learn warns of more classes, which may be targets of a regression.
+            if 2 * len(classes) <= len(numbers):
+                self.classes_, self.multilabel_ = classes, False
+                return data._replace(y=numbers)
         labels = LabelBinarizer().fit(data.y)
         self.classes_, self.multilabel_ = labels.classes_, labels.y_type_.startswith("multilabel")
         if self.multilabel_:

@@ -25,17 +25,21 @@ SHARE, FINEST = 0.1, 1e-12
 
 
 class Data(NamedTuple):
-    """The data of a fit: float rows (C order, CSR or on disk), targets or class numbers, weights c and offsets o, if any."""
+    """The data of a fit: float rows (C order, CSR or on disk), targets or class numbers, weights c and offsets o, if any.
+
+    ``squares`` is the sum of the squares of the entries of X in float64, if it is known.
+    """
 
     X: Any
     y: np.ndarray
     sample_weight: np.ndarray | None
     offset: np.ndarray | None = None
+    squares: float | None = None
 
     @property
     def matrix(self) -> matrix.Data:
         """X, wrapped in the data protocol."""
-        return self.X if isinstance(self.X, matrix.Data) else MemoryData(self.X)
+        return self.X if isinstance(self.X, matrix.Data) else MemoryData(self.X, squares=self.squares)
 
 
 class Objective(Protocol):

@@ -190,7 +190,7 @@ def translates(*names: str) -> Callable[[Translation], Translation]:
 def translation_of(model: Any) -> Translation:
     """Return the translation of ``model``: its own method, or the entry of its nearest base class in one of the libraries."""
     if isinstance(model, Certifiable) and not isinstance(model, type):
-        return lambda own, data: own._parts(*data)
+        return lambda own, data: own._parts(data.X, data.y, data.sample_weight, data.offset)
     for base in type(model).__mro__:
         entry = _TABLE.get(base.__name__) if base.__module__.partition(".")[0] in LIBRARIES else None
         if isinstance(entry, str):

@@ -389,6 +389,7 @@ class Margin(Loss):
     """
 
     label_domain: ClassVar[str] = "-1 or +1"
+    equal_at_zero = True  # where yz = 0 for both labels
 
     def valid_labels(self, y: Array) -> Array:
         """Return for each label whether it is −1 or +1."""

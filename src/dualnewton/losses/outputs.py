@@ -81,6 +81,10 @@ class SquaredOutputs(Loss):
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
 
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+        """Return ½ Σ c_i ‖y_i‖²; a subclass may have another value."""
+        return 0.5 * labels if type(self) is SquaredOutputs else None
+
     def rebalanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
         """Subtract the weighted mean of each column."""
         return alpha - c @ alpha / c.sum()
@@ -89,7 +93,7 @@ class SquaredOutputs(Loss):
         self,
         sizes: Sizes,
         y: np.ndarray,  # noqa: ARG002
-        c: np.ndarray,  # noqa: ARG002
+        c: np.ndarray | None,  # noqa: ARG002
         *,
         error: float,
     ) -> tuple[float, float]:

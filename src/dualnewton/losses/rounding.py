@@ -92,9 +92,18 @@ class RoundingErrors:
     nonnegative: bool = False
     """Whether φ ≥ 0 everywhere. Otherwise −min φ = φ*(0) is evaluated where a bound needs it."""
 
+    equal_at_zero: bool = False
+    """Whether φ(0; y) is the same for all labels, of which 1 is one."""
+
     def label_sizes(self, y: Array) -> Array:
         """Return the numbers that formulas compute from labels alone: the labels themselves."""
         return y
+
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+        """Return Σ c_i |φ_i(0)| up to rounding, given Σ c_i and Σ c_i y_i², if these determine it; else None."""
+        if not self.equal_at_zero:
+            return None
+        return weight * abs(float(self.value(np.zeros(1), np.ones(1))[0]))  # type: ignore[attr-defined]
 
     def shortfall(self, y: Array, c: Array | None) -> float:
         """Return an upper bound of −Σ c_i min φ_i = Σ c_i φ*(0)."""
@@ -147,7 +156,7 @@ class RoundingErrors:
         self,
         sizes: Sizes,
         y: Array,  # noqa: ARG002
-        c: Array,  # noqa: ARG002
+        c: Array | None,  # noqa: ARG002
         *,
         error: float,
     ) -> tuple[float, float]:
@@ -160,7 +169,7 @@ class RoundingErrors:
         sizes : Sizes
             Sums over all examples.
         y, c : arrays of shape (n,)
-            Labels and weights.
+            Labels and weights; ones if c is None.
         error : float
             Relative error of a sum over the rows.
 

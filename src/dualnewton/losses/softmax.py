@@ -143,7 +143,7 @@ class Softmax(Loss):
         beta[np.arange(len(y)), y] += 1.0
         return (1.0 - share) * alpha + share * beta
 
-    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, *, error: float) -> tuple[float, float]:
+    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray | None, *, error: float) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         N = class_weights(y, c, self.n_classes)
@@ -307,10 +307,10 @@ def class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
     return frozen(numbers.astype(np.intp))
 
 
-def class_weights(y: np.ndarray, c: np.ndarray, K: int) -> np.ndarray:
+def class_weights(y: np.ndarray, c: np.ndarray | None, K: int) -> np.ndarray:
     """Return Σ c_i over the examples of each class. (On a GPU, ``bincount`` adds in an order that changes from call to call.)"""
     if is_elsewhere(y):
-        return np.array([float(c @ (y == k)) for k in range(K)])
+        return np.array([float((y == k).sum() if c is None else c @ (y == k)) for k in range(K)])
     return np.bincount(y, weights=c, minlength=K)
 
 

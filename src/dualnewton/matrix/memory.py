@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -18,8 +19,8 @@ from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import added, workers
-from dualnewton.validation import data_matrix, frozen, sum_of_squares
+from dualnewton.matrix.workers import added, sum_of_squares, workers
+from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
 """Size of a block of dense rows in bytes (4 MiB): the block is still in the cache for the second of its two products."""
@@ -68,15 +69,24 @@ class MemoryData(Data):
         The rows, of float32 or float64.
     work : Work
         Options of the passes.
+    squares : float, optional
+        The sum of the squares of all entries in float64, if it is known.
     """
 
-    def __init__(self, X: Any, work: Work = Work()) -> None:  # noqa: B008 (frozen)
-        self.X, self.work = X, work
+    def __init__(self, X: Any, work: Work = Work(), squares: float | None = None) -> None:  # noqa: B008 (frozen)
+        self.X, self.work, self.squares = X, work, squares
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
         """Size and sparsity, computed at the first access."""
         return profile_of(self.X)
+
+    @cached_property
+    def norm(self) -> float:
+        if self.squares is None and (self.is_large or self.X.dtype != np.float64):
+            return super().norm
+        squares = sum_of_squares(linear.entries(self.X)) if self.squares is None else self.squares
+        return math.sqrt(squares) * (1.0 + self.profile.stored * 2.0**-52)
 
     # Identity ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +123,7 @@ class MemoryData(Data):
     def using(self, work: Work) -> MemoryData:
         if work.dense and sp.issparse(self.X):
             return MemoryData(self.X.toarray(), work)
-        made = MemoryData(self.X, work)
+        made = MemoryData(self.X, work, self.squares)
         vars(made)["profile"] = self.profile
         # Where both are large, the same kernel would find the same bits.
         if "feature_norms" in vars(self) and self.is_large and made.is_large:
@@ -144,6 +154,8 @@ class MemoryData(Data):
     def blocks(self) -> list[list[LibraryBlock]]:
         """The blocks of each part, for passes that are not compiled."""
         step = BLOCK_MARGINS if self.profile.sparse else max(16, BLOCK_BYTES // (8 * self.d))
+        if self.n <= step and not self.is_large:
+            return [[LibraryBlock(self.X, slice(0, self.n))]]
         return [
             [LibraryBlock(self.X, slice(low, min(low + step, part.stop))) for low in range(part.start, part.stop, step)]
             for part in self.parts
@@ -160,28 +172,44 @@ class MemoryData(Data):
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
-        margins = np.empty((self.n, len(W)))
+        margins, parts = np.empty((self.n, len(W))), self.blocks
+        if len(parts) == len(parts[0]) == 1:
+            (values, gradients, slopes), only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
+            return Evaluation(values, gradients, slopes, margins, only)
         kept: dict[int, np.ndarray] = {}  # keyed by the first row of the block
 
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:
             room: list[np.ndarray] = []
             total: tuple[np.ndarray, ...] = ()
             for each in blocks:
-                block, Z = each.read(room), margins[each.rows]
-                block.products(W, Z)
-                Z += b
-                own = vectors if len(Z) == self.n else [vector.part(block.rows) for vector in vectors]
-                found = target.losses(own, Z)
-                slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
-                sums = found.values, block.gathered(found.factors), slopes
+                own = [vector.part(each.rows) for vector in vectors]
+                sums, found = self._evaluated(each, room, W, b, target, own, margins[each.rows])
                 total = added([total, sums]) if total else sums
-                if found.kept is not None:
-                    kept[block.rows.start] = found.kept
+                if found is not None:
+                    kept[each.rows.start] = found
             return total
 
-        values, gradients, slopes = added(workers().each(self.blocks, work))
+        values, gradients, slopes = added(workers().each(parts, work))
         together = kept.get(0) if len(kept) < 2 else np.concatenate([kept[start] for start in sorted(kept)])
         return Evaluation(values, gradients, slopes, margins, together)
+
+    @staticmethod
+    def _evaluated(
+        each: LibraryBlock,
+        room: list[np.ndarray],
+        W: np.ndarray,
+        b: np.ndarray,
+        target: Target,
+        vectors: Sequence[RowVectors],
+        Z: np.ndarray,
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+        """Write the margins of a block to Z, and return its sums and the columns to be kept."""
+        block = each.read(room)
+        block.products(W, Z)
+        Z += b
+        found = target.losses(vectors, Z)
+        slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
+        return (found.values, block.gathered(found.factors), slopes), found.kept
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.is_large:
@@ -296,6 +324,8 @@ class MemoryData(Data):
         if self.work.compiled or self.is_large:
             norms = self.compiled.diagonal(weights)
             return norms if features is None else norms[features]
+        if features is None and not self.profile.sparse and self.X.size <= PIECE and self.X.dtype == np.float64:
+            return weights @ np.square(self.X)
         norms = np.zeros(self.d if features is None else features.size)
         for part in self._slices():
             rows = self.rows(part)
@@ -350,7 +380,9 @@ def as_data(X: Any) -> Data:
         made.append(MemoryData(matrix))
         entries = matrix.data if sp.issparse(matrix) else matrix.reshape(-1)
         if entries.size < COMPILED_FROM:
-            return sum_of_squares(entries)
+            total = sum_of_squares(entries)
+            made[0].squares = total if entries.dtype == np.float64 else None
+            return total
         norms = made[0].feature_norms  # which each certificate needs as well
         return float(norms.dot(norms))
 

@@ -278,6 +278,11 @@ class Data(Selections, ABC):
         """‖A_j‖ of each feature, computed in one pass and kept."""
         return np.sqrt(self.column_norms(self.ones()))
 
+    @cached_property
+    def norm(self) -> float:
+        """An upper bound of (Σ_ij A_ij²)^½ that exceeds it by rounding errors alone."""
+        return math.sqrt(float(self.feature_norms @ self.feature_norms)) * (1.0 + (self.n + self.d) * 2.0**-52)
+
     # Identity ----------------------------------------------------------------------------------------------------
 
     @abstractmethod

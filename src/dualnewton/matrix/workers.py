@@ -126,11 +126,16 @@ class threads:  # noqa: N801 (used as a function: a generator's context takes th
 
 
 def sum_of_squares(entries: np.ndarray) -> float:
-    """Return the sum of squares of a flat array, in threads if it is long (those of BLAS keep cores busy afterwards)."""
-    if entries.size <= LONG:
-        return validation.sum_of_squares(entries)
-    pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]
+    """Return the sum of squares of a flat array, in threads if it is long (those of BLAS keep cores busy afterwards).
+
+    An overflow gives no warning.
+    """
+    if entries.size <= validation.SHORT:
+        return float(np.vdot(entries, entries))
     with one_blas_thread:
+        if entries.size <= LONG:
+            return float(np.vdot(entries, entries))  # a third of the time of einsum
+        pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]
         return float(sum(workers().each(pieces, _squares)))
 
 

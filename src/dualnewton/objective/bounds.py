@@ -24,8 +24,9 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
-from dualnewton.matrix import BlockLosses, RowForm, RowVectors
+from dualnewton.matrix import BlockLosses, Evaluation, RowForm, RowVectors
 from dualnewton.objective import row_sums
+from dualnewton.objective.groups import Group, groups_of, singles
 from dualnewton.row_arrays import column_sums, on_host, some_columns
 
 if TYPE_CHECKING:
@@ -50,95 +51,118 @@ FAR = 1e-2
 
 
 class Bound(NamedTuple):
-    """A feasible dual point with ᾱ and D(α), a lower bound of the optimal value; −∞ if rounding has made it infeasible."""
+    """A feasible dual point with ᾱ and D(α), a lower bound of the optimal value; −∞ if rounding has made it infeasible.
+
+    ``sizes`` are the sums over α from which its rounding errors are bounded, if they are known.
+    """
 
     value: float
     alpha: np.ndarray
     bar: np.ndarray
+    sizes: row_sums.DualSizes | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # frozen ones take longer to make
 class DualSums:
-    """A dual point α and its sums over rows.
+    """The dual points of a group of problems and their sums over the rows.
 
     Attributes
     ----------
-    problem : Problem
-        The problem.
-    alpha : array of shape (n,) or (n, K)
+    group : Group
+        The problems.
+    alpha : array with an entry per row
         α.
-    products : array of shape (M, d)
-        Σ c_i r_ik a_iᵀ for the M columns r of :func:`sum_columns`.
-    sums : array of shape (M,)
+    products : array of shape (L, d)
+        Σ c_i r_ik a_iᵀ for the columns r of :func:`sum_columns`, problem by problem.
+    sums : array of shape (L,)
         Σ c_i r_ik.
     direction : array of the shape of α, optional
         The balancing direction, by which α is corrected; the columns contain it as well.
     """
 
-    problem: Problem
+    group: Group
     alpha: np.ndarray
     products: np.ndarray
     sums: np.ndarray
     direction: np.ndarray | None = None
 
-    def _bars(self, column: int) -> np.ndarray:
-        """Return (1/λn) Σ c_i r_ik a_i for K columns, starting at the given one, in the shape of w."""
-        problem, K = self.problem, self.problem.columns
-        return self.products[column if K == 1 else slice(column, column + K)] / (problem.lam * problem.n)
+    def _place(self, thirds: int, direction: int) -> Any:
+        """Return the columns of all problems that are α or the direction, or thirds of these."""
+        group = self.group
+        kinds = 1 if self.direction is None else 2
+        first, step = (thirds * kinds + direction) * group.K, len(self.products) // group.M
+        if group.M > 1:
+            return slice(first, None, step)
+        return first if group.K == 1 else slice(first, first + group.K)
+
+    def _bars(self, thirds: int, direction: int) -> np.ndarray:
+        """Return (1/λn) Σ c_i r_ik a_i for these columns, in the shape of w."""
+        return self.products[self._place(thirds, direction)] / self.group.scale
 
     @cached_property
     def bar(self) -> np.ndarray:
         """ᾱ."""
-        return self._bars(0)
+        return self._bars(0, 0)
 
     @property
-    def mass(self) -> np.ndarray:
-        """Σ c_i α_i."""
-        return self.sums[: self.problem.columns]
+    def masses(self) -> list[float]:
+        """Σ c_i α_i of each column."""
+        return self.group.numbers(self.sums[self._place(0, 0)])
 
     @cached_property
-    def step(self) -> Any:
-        """t, the multiples of the direction that balance each column of α: a number if there is one column, or no direction."""
-        if self.direction is None:
-            return 0.0
-        K = self.problem.columns
-        return self._step(0) if K == 1 else np.array([self._step(k) for k in range(K)])
+    def sizes(self) -> row_sums.DualSizes:
+        """Sums over α."""
+        first = self.group.first
+        return row_sums.dual_sizes(first.loss, self.alpha, self.group.rows, masses=first.fit_intercept)
 
-    def _step(self, k: int) -> float:
-        """Return the multiple of the direction that balances one column of α: at most 1 in absolute value."""
-        K = self.problem.columns
-        mass, available = float(self.sums[k]), float(self.sums[K + k])
-        if abs(mass) <= BALANCED * available:
-            size = float(column_sums(np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k]))))
-            if abs(mass) <= BALANCED * size:
-                return 0.0
-        return mass / max(available, abs(mass), TINY)
+    @cached_property
+    def steps(self) -> list[float]:
+        """t, the multiples of the direction that balance each column of α: at most 1 in absolute value."""
+        group = self.group
+        if self.direction is None:
+            return [0.0] * (group.M * group.K)
+        found, available = self.masses, group.numbers(self.sums[self._place(0, 1)])
+        for k, mass in enumerate(found):
+            size = abs(mass)
+            if size <= BALANCED * available[k] and size <= BALANCED * group.numbers(self.sizes.absolute)[k]:
+                found[k] = 0.0
+            else:
+                found[k] = mass / max(available[k], size, TINY)
+        return found
 
     @cached_property
     def moves(self) -> bool:
         """Whether balancing changes α."""
-        return self.step != 0.0 if self.problem.columns == 1 else bool(np.count_nonzero(self.step))
+        return any(self.steps)
 
     @cached_property
     def balanced_bar(self) -> np.ndarray:
         """ᾱ of the balanced point."""
-        return self._moved(self.bar, self.problem.columns)
+        return self._moved(self.bar, 0)
 
-    def bound(self) -> Bound:
-        """Balance α along the direction, scale it into the domain of g*, and return D."""
-        problem, K = self.problem, self.problem.columns
-        t, alpha, bar = self.step, self.alpha, self.balanced_bar
+    def bounds(self) -> list[Bound]:
+        """Balance α along the direction, scale it into the domain of g*, and return D of each problem."""
+        group, first, alpha, bar = self.group, self.group.first, self.alpha, self.balanced_bar
         if self.moves:
-            alpha = alpha - (t if K == 1 else np.asarray(t, like=alpha)) * self.direction
-        if not problem.regularizer.strongly_convex:
-            half = len(self.products) // 2
-            factor = problem.reach(bar, 3.0 * self._moved(self._bars(half), half + K))
-            alpha, bar = (alpha, bar) if factor == 1.0 else (factor * alpha, factor * bar)
-        return Bound(problem.dual_at(alpha, bar), alpha, bar)
+            alpha = alpha - group.per_row(self.steps, alpha) * self.direction
+        if not first.regularizer.strongly_convex:
+            pairs = zip(
+                group.problems, group.each(bar), group.each(3.0 * self._moved(self._bars(1, 0), 1)), strict=True
+            )
+            factors = [problem.reach(own, again) for problem, own, again in pairs]
+            if any(factor != 1.0 for factor in factors):
+                factors *= group.K
+                alpha, bar = group.per_row(factors, alpha) * alpha, group.per_feature(factors) * bar
+        sizes = vars(self).get("sizes") if alpha is self.alpha else None
+        terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept, sizes=sizes)
+        if group.M == 1:
+            return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]
+        each = zip(group.problems, row_sums.split(terms), alpha, bar, strict=True)
+        return [Bound(problem.dual_value(own, s), a, s, own.sizes) for problem, own, a, s in each]
 
-    def _moved(self, bar: np.ndarray, column: int) -> np.ndarray:
-        """ᾱ − t d̄, where the direction has the columns from this one on."""
-        return bar - (np.multiply(self.step, self._bars(column).T)).T if self.moves else bar
+    def _moved(self, bar: np.ndarray, thirds: int) -> np.ndarray:
+        """ᾱ − t d̄."""
+        return bar - self.group.per_feature(self.steps) * self._bars(thirds, 1) if self.moves else bar
 
 
 def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:
@@ -184,24 +208,54 @@ class Derivatives:
 class PrimalPoints:
     """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.forms = list(map(_form_of, problems))
+    def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None) -> None:
+        self.forms: list[RowForm] = []
+        self.counts: list[int] = []
+        for group in groups or groups_of(problems):
+            self.forms += [_form_of(group.first)] * group.M
+            self.counts.append(group.M)
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
-        values, factors, first = np.empty(len(self.forms)), [], 0
+        values, factors, k, first, column = np.empty(len(self.forms)), [], 0, 0, 0
         kept = np.empty((sum(map(_kept_columns, self.forms)), len(Z)), like=Z)  # contiguous columns
-        for k, ((form, own), vectors) in enumerate(zip(columns_of(self.forms), rows, strict=True)):
-            z, K = vectors.shifted(Z[:, own]), form.loss.columns
-            value, slopes = form.loss.value_and_derivative(z, vectors.y)
-            values[k] = float(value.sum() if vectors.c is None else vectors.c @ value)
-            place, last = first if K == 1 else slice(first, first + K), first + _kept_columns(form)
-            kept[place] = -slopes.T
-            if form.direction:
-                kept[last - K : last] = form.loss.balancing_direction(kept[place].T, z, vectors.y).T
-            factors.append(sum_columns(vectors, kept[first:last].T, thirds=form.thirds))
-            first = last
+        for M in self.counts:
+            form, K = self.forms[k], self.forms[k].loss.columns
+            step = _kept_columns(form)
+            last = first + M * step
+            if M == 1:
+                values[k] = _point(
+                    form, rows[k], Z[:, column if K == 1 else slice(column, column + K)], kept[first:last]
+                )
+            else:
+                values[k : k + M] = _points(form, rows[k : k + M], Z[:, column : column + M], kept[first:last])
+            for low in range(first, last, step):
+                factors.append(sum_columns(rows[k], kept[low : low + step].T, thirds=form.thirds))
+                k += 1
+            first, column = last, column + M * K
         return BlockLosses(values, _side_by_side(factors), kept.T)
+
+
+def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarray) -> float:
+    """Return Σ c_i φ_i of one model; write the columns of its dual point, and of the balancing direction, to ``kept``."""
+    z, K = rows.shifted(margins), form.loss.columns
+    value, slopes = form.loss.value_and_derivative(z, rows.y)
+    own = 0 if K == 1 else slice(0, K)
+    kept[own] = -slopes.T
+    if form.direction:
+        kept[-K:] = form.loss.balancing_direction(kept[own].T, z, rows.y).T
+    return float(value.sum() if rows.c is None else rows.c @ value)
+
+
+def _points(form: RowForm, rows: Sequence[RowVectors], margins: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Do the same for the models of a group, with one row of arrays for each."""
+    z, y = np.ascontiguousarray(margins.T), np.array([each.y for each in rows])
+    value, slopes = form.loss.value_and_derivative(z, y)
+    alpha = kept[:: 1 + form.direction]
+    np.negative(slopes, out=alpha)
+    if form.direction:
+        kept[1::2] = form.loss.balancing_direction(alpha, z, y)
+    return row_sums.over_rows(form.loss, value)
 
 
 def _kept_columns(form: RowForm) -> int:
@@ -217,18 +271,32 @@ def _form_of(problem: Problem) -> RowForm:
 
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
     """Return the sums of a dual point of each problem, in one pass."""
-    data, both = problems[0].data, list(zip(problems, alphas, strict=True))
-    columns = [
-        sum_columns(each.row_vectors, alpha.reshape(data.n, -1), thirds=not each.regularizer.strongly_convex)
-        for each, alpha in both
-    ]
+    return _dual_sums(singles(problems), alphas)
+
+
+def dual_bounds(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[Bound]:
+    """Return the bound of a dual point of each problem, in one pass."""
+    groups = groups_of(problems)
+    points = alphas if groups[0].M == 1 else [np.array(alphas)]
+    return [bound for sums in _dual_sums(groups, points) for bound in sums.bounds()]
+
+
+def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[DualSums]:
+    data, both = groups[0].first.data, list(zip(groups, alphas, strict=True))
+    columns = []
+    for group, alpha in both:
+        for each, own in zip(group.problems, group.each(alpha), strict=True):
+            thirds = not each.regularizer.strongly_convex
+            columns.append(sum_columns(each.row_vectors, own.reshape(data.n, -1), thirds=thirds))
     # Products with a vector are faster than with a matrix of one column.
     joined = _side_by_side(columns)
     products = data.transposed_times(joined[:, 0] if joined.shape[1] == 1 else joined).reshape(data.d, -1).T
-    found, first = [], 0
-    for (problem, alpha), each in zip(both, columns, strict=True):
-        last = first + each.shape[1]
-        found.append(DualSums(problem, alpha, products[first:last], on_host(column_sums(each))))
+    totals = [on_host(column_sums(each)) for each in columns]
+    found, first, place = [], 0, 0
+    for group, alpha in both:
+        own = totals[place : place + group.M]
+        last, place = first + sum(map(len, own)), place + group.M
+        found.append(DualSums(group, alpha, products[first:last], own[0] if group.M == 1 else np.concatenate(own)))
         first = last
     return found
 
@@ -242,72 +310,80 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.hstack(intercepts) if len(models) > 1 else np.asarray(intercepts[0]).reshape(-1)
-    vectors = [problem.row_vectors for problem in problems]
-    points = PrimalPoints(problems)
+    b = np.asarray(intercepts[0] if len(models) == 1 else intercepts).reshape(-1)
+    vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
+    points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)
-    assert found.kept is not None
     results: list[tuple[float, Bound]] = []
     searched: dict[int, np.ndarray] = {}
-    first = kept = 0
-    for k, (problem, own) in enumerate(columns_of(problems)):
-        count = 1 + points.forms[k].direction
-        places = range(kept, kept + count * problem.columns, problem.columns)
-        K = problem.columns
-        vectors_kept = [some_columns(found.kept, at if K == 1 else slice(at, at + K)) for at in places]
-        kept += count * problem.columns
-        last = first + problem.columns * count * (2 - problem.regularizer.strongly_convex)
-        sums = DualSums(
-            problem, vectors_kept[0], found.gradients[first:last], found.slopes[first:last], *vectors_kept[1:]
-        )
-        primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
-        bound, first = sums.bound(), last
-        near = _nearly_balanced(sums, primal, models[k]) if problem.fit_intercept and bound.value == -np.inf else None
-        if near is not None:
-            bound = near
-        elif problem.fit_intercept and _intercept_matters(sums, primal, bound):
-            z = vectors[k].shifted(found.margins[:, own])
-            best = problem.best_intercept_at(z, problem.no_intercept())
-            searched[k] = problem.balanced(problem.slopes_at(z + np.asarray(best, like=z)))
-        results.append((primal, bound))
+    k = column = first = kept = 0
+    for group in groups:
+        sums, first, kept = _taken(group, points.forms[k], found, first, kept)
+        for place, bound in enumerate(sums.bounds()):
+            problem, K = problems[k], group.K
+            primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
+            near = None
+            if problem.fit_intercept and bound.value == -np.inf:
+                near = _nearly_balanced(sums, place, primal, models[k])
+            if near is None and problem.fit_intercept and _intercept_matters(sums, place, primal, bound):
+                own = column if K == 1 else slice(column, column + K)
+                z = vectors[k].shifted(found.margins[:, own])
+                best = problem.best_intercept_at(z, problem.no_intercept())
+                searched[k] = problem.balanced(problem.slopes_at(z + np.asarray(best, like=z)))
+            results.append((primal, near or bound))
+            k, column = k + 1, column + K
     if searched:
-        others = dual_sums([problems[k] for k in searched], list(searched.values()))
+        others = dual_bounds([problems[k] for k in searched], list(searched.values()))
         for k, other in zip(searched, others, strict=True):
-            results[k] = results[k][0], better(results[k][1], other.bound())
+            results[k] = results[k][0], better(results[k][1], other)
     return results
 
 
-def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | None:
+def _taken(group: Group, form: RowForm, found: Evaluation, first: int, kept: int) -> tuple[DualSums, int, int]:
+    """Return the sums of a group of a pass, and the ends of its columns among the sums and among the kept ones."""
+    M, K, kinds = group.M, group.K, 1 + form.direction
+    last, end = first + M * K * kinds * (1 + form.thirds), kept + M * K * kinds
+    assert found.kept is not None
+    if M > 1:
+        columns = np.ascontiguousarray(found.kept.T)  # data in pieces have contiguous rows
+        vectors = [columns[kept + kind : end : kinds] for kind in range(kinds)]
+    else:
+        places = range(kept, end, K)
+        vectors = [some_columns(found.kept, at if K == 1 else slice(at, at + K)) for at in places]
+    return DualSums(group, vectors[0], found.gradients[first:last], found.slopes[first:last], *vectors[1:]), last, end
+
+
+def _nearly_balanced(sums: DualSums, place: int, primal: float, w: np.ndarray) -> Bound | None:
     """Return the bound of a point that ``Loss.balanced`` changes little, for a loss without a direction (softmax).
 
     It takes a second pass, but no search for the intercept. None if the imbalance is large, or if balancing costs more than the
     gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap of a balanced point.
     """
-    problem = sums.problem
-    if problem.loss.balances_by_direction or np.abs(sums.mass).sum() > SLIGHT * float(problem.c.sum()):
+    problem = sums.group.problems[place]
+    if problem.loss.balances_by_direction or sum(map(abs, sums.masses)) > SLIGHT * float(problem.c.sum()):
         return None
     own = problem.lam * float(problem.g.value(w) + problem.g.conjugate(sums.bar) - np.vdot(w, sums.bar))
-    (balanced,) = dual_sums([problem], [problem.balanced(sums.alpha)])
-    bound = balanced.bound()
+    (bound,) = dual_bounds([problem], [problem.balanced(sums.alpha)])
     return bound if primal - bound.value <= TWICE * own + ROUNDING * abs(primal) else None
 
 
-def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
+def _intercept_matters(sums: DualSums, place: int, primal: float, bound: Bound) -> bool:
     """Whether the best intercept may have a noticeably smaller gap than the balanced point.
 
     Balancing changes α, to first order, as the best intercept does. The two differ by the fraction |t| of the change, and for
     about the fraction ``BALANCING`` of the examples, which are near an end of the domain; the sum over these is random, hence the
     square root. If the difference of ᾱ is negligible against the gap, the two gaps agree.
     """
-    problem, t = sums.problem, sums.step
+    group = sums.group
+    problem = group.problems[place]
     if bound.value == -np.inf:
         return True
     if problem.loss.curvature is Curvature.CONSTANT or not sums.moves:
         return False  # the balanced point is that of the best intercept
-    longest = abs(t) if problem.columns == 1 else float(np.abs(t).max())
+    longest = max(map(abs, sums.steps[place * group.K : (place + 1) * group.K]))
     if longest > BALANCING:
         return True
-    change = math.sqrt(longest + BALANCING) * (sums.bar - sums.balanced_bar)
+    change = math.sqrt(longest + BALANCING) * (group.each(sums.bar)[place] - group.each(sums.balanced_bar)[place])
     # g* of a strongly convex g is smooth; otherwise α is scaled by about 1 − ‖change‖∞, and D changes by that fraction of |P|.
     smooth = problem.regularizer.strongly_convex
     moved = 0.5 * problem.lam * float(np.vdot(change, change)) if smooth else float(np.abs(change).max()) * abs(primal)
@@ -324,8 +400,8 @@ def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarr
         b = problem.best_intercept_at(z)
         z = z + np.asarray(b, like=z) if problem.fit_intercept else z
         points.append((problem.primal_at(z, w), b, problem.balanced(problem.slopes_at(z))))
-    sums = dual_sums(problems, [alpha for _, _, alpha in points])
-    return [(primal, b, each.bound()) for (primal, b, _), each in zip(points, sums, strict=True)]
+    bounds = dual_bounds(problems, [alpha for _, _, alpha in points])
+    return [(primal, b, bound) for (primal, b, _), bound in zip(points, bounds, strict=True)]
 
 
 def better(one: Bound, other: Bound) -> Bound:
@@ -340,7 +416,7 @@ def scaled_if_far(problem: Problem, primal: float, bound: Bound) -> Bound:
     if bound.value == -np.inf:
         nothing, bar = problem.no_dual(), np.zeros_like(bound.bar)
         return Bound(problem.dual_at(nothing, bar), nothing, bar)
-    _, alpha, bar = bound
+    alpha, bar = bound.alpha, bound.bar
     scale = problem.lam * problem.n
     linear = 0.0 if problem.offset is None else float(np.vdot(problem.weighted(alpha), problem.offset))
     at_one = -problem.n * bound.value - scale * problem.g.conjugate(bar) - linear

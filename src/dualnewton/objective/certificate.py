@@ -82,7 +82,9 @@ class Certificate:
 
     def meets(self, tol: float) -> bool:
         """Whether the bound is at most ``tol`` times |P|; if P = D = 0, whatever the rounding errors."""
-        return self.relative_gap <= tol and (self.bound <= tol * abs(self.primal) or self.primal == 0.0)
+        if not self.relative_gap <= tol:
+            return False
+        return self.primal == 0.0 or self.gap + (self.rounding or 0.0) <= tol * abs(self.primal)
 
     def __str__(self) -> str:
         errors = "" if self.rounding is None else f"; rounding errors of at most {self.rounding:.1e} are included"

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.bounds import (
+    Bound,
     best_intercept_bounds,
     better,
     columns_of,
+    dual_bounds,
     dual_sums,
     primal_bounds,
     scaled_if_far,
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights
 
 
@@ -43,10 +46,10 @@ def _certify_with_intercepts(problems: Sequence[Problem], alphas: Sequence[np.nd
     """Certify w = ∇g*(ᾱ) with its best intercept; the dual point is α, balanced, or −φ′ if that is better."""
     balanced = [problem.balanced(alpha) for problem, alpha in zip(problems, alphas, strict=True)]
     sums = dual_sums([*problems, *problems], [*alphas, *balanced])
-    models = [each.problem.g.grad_conjugate(each.bar) for each in sums[: len(problems)]]
+    models = [problem.g.grad_conjugate(each.bar) for problem, each in zip(problems, sums, strict=False)]
     found, pairs = best_intercept_bounds(problems, models), []
     for problem, w, each, (primal, b, own) in zip(problems, models, sums[len(problems) :], found, strict=True):
-        bound = scaled_if_far(problem, primal, better(own, each.bound()))
+        bound = scaled_if_far(problem, primal, better(own, *each.bounds()))
         pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)))
     return pairs
 
@@ -90,25 +93,48 @@ def certify_models(
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     alphas: Sequence[np.ndarray] | None = None,
+    *,
+    tol: float | None = None,
 ) -> list[CertifiedPair]:
     """Certify a primal point of each problem with its dual point α_i = −φ′(z_i), in one pass.
 
     Problems whose intercept is so far from its best value that it must be searched share a second pass. If feasible ``alphas``
-    are given, each certificate uses the better of the two dual points, which takes one more pass.
+    are given, each certificate uses the better of the two dual points, which takes one more pass. Without these, certificates
+    have a bound of their rounding errors if ``tol`` is given; it need not be sharp where gap and errors are at most tol|P|.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
     intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
-    pairs = []
-    for w, b, (primal, bound) in zip(models, intercepts, primal_bounds(problems, models, intercepts), strict=True):
-        pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)))
+    pairs = _pairs(problems, models, intercepts, primal_bounds(problems, models, intercepts), tol)
     if alphas is None:
         return pairs
-    others = zip(pairs, dual_sums(problems, alphas), strict=True)
-    return [pair.proved_by(each.alpha, each.problem.dual_at(each.alpha, each.bar)) for pair, each in others]
+    others = zip(problems, pairs, dual_sums(problems, alphas), strict=True)
+    return [pair.proved_by(each.alpha, problem.dual_at(each.alpha, each.bar)) for problem, pair, each in others]
+
+
+def _pairs(
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    found: Sequence[tuple[float, Bound]],
+    tol: float | None,
+) -> list[CertifiedPair]:
+    """Return the pairs of models and dual points; with bounds of their rounding errors if ``tol`` is given."""
+    errors: list[float | None] = [None] * len(problems)
+    if tol is not None:
+        errors = rounding_bounds(problems, models, intercepts, found, tol)
+    pairs = []
+    for w, b, (primal, bound), rounding in zip(models, intercepts, found, errors, strict=True):
+        pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value, rounding=rounding)))
+    return pairs
 
 
 def certify_pairs(
-    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], alphas: Sequence[np.ndarray]
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    alphas: Sequence[np.ndarray],
+    *,
+    tol: float | None = None,
 ) -> list[CertifiedPair]:
     """Certify a model of each problem by the dual point that is given with it, balanced: two passes, and no search.
 
@@ -118,11 +144,10 @@ def certify_pairs(
     intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
     points = [problem.balanced(problem.dual_point(alpha)) for problem, alpha in zip(problems, alphas, strict=True)]
     products = problems[0].data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
-    products, pairs = products.reshape(problems[0].n, -1), []
-    for (problem, own), w, b, sums in zip(
-        columns_of(problems), models, intercepts, dual_sums(problems, points), strict=True
+    products, found = products.reshape(problems[0].n, -1), []
+    for (problem, own), w, b, bound in zip(
+        columns_of(problems), models, intercepts, dual_bounds(problems, points), strict=True
     ):
         primal = problem.primal_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)), w)
-        bound = sums.bound()
-        pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)))
-    return pairs
+        found.append((primal, bound))
+    return _pairs(problems, models, intercepts, found, tol)

@@ -12,11 +12,11 @@ two problems agree at w and u, and at equal α.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, MemoryData
 from dualnewton.objective.alike import like
 from dualnewton.regularizers import L2

@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, as_data, linear
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.certificate import Certificate

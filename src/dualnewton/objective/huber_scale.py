@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.objective.certificate import Certificate, CertifiedPair

@@ -12,9 +12,9 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.objective import row_sums
-from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums, primal_bounds, scaled_if_far
+from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.rounding import rounding_bound
+from dualnewton.objective.rounding import room_for, rounding_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
 from dualnewton.row_arrays import ones
@@ -99,8 +99,9 @@ class Problem:
             raise DualnewtonError(
                 f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
             )
-        n, d = self.n, self.d
-        data = self.data
+        data = as_data(self.X)
+        n, d = data.n, data.d
+        vars(self).update(data=data, n=n, d=d, columns=self.loss.columns)  # properties that small fits read often
         y = data.placed(self.loss.labels(data.adopted("y", self.y), n))
         if self.regularizer.size not in (None, d):
             raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
@@ -221,11 +222,17 @@ class Problem:
         return self.dual_at(alpha, self.alpha_bar(alpha))
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
-        """D(α), given ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
-        terms = row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept)
-        far = abs(terms.mass) > _FEASIBLE * terms.size
-        if far if self.columns == 1 or not self.fit_intercept else far.any():
-            return -np.inf
+        """D(α), given ᾱ."""
+        return self.dual_value(
+            row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept), alpha_bar
+        )
+
+    def dual_value(self, terms: row_sums.DualTerms, alpha_bar: np.ndarray) -> float:
+        """D(α), given its sums over rows and ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
+        if self.fit_intercept:
+            far = abs(terms.sizes.sums) > _FEASIBLE * terms.sizes.absolute
+            if far if self.columns == 1 else far.any():
+                return -np.inf
         total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
         return value if value < np.inf else -np.inf
@@ -361,10 +368,18 @@ class Problem:
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with a bound on the rounding errors of its certificate, if it has none."""
+        return self._bounded(pair, -np.inf)
+
+    def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:
+        """Return the pair with such a bound, which need not be sharp where gap and errors are at most tol|P|."""
+        return self._bounded(pair, room_for(pair.certificate.primal, pair.certificate.dual, tol))
+
+    def _bounded(self, pair: CertifiedPair, enough: float) -> CertifiedPair:
         found = pair.certificate
         if found.rounding is not None or len(pair.alpha) != self.n:
             return pair
-        return pair.with_rounding(rounding_bound(self, pair.w, pair.intercept, pair.alpha, found.primal, found.dual))
+        point = pair.w, pair.intercept, pair.alpha, found.primal, found.dual
+        return pair.with_rounding(rounding_bound(self, *point, enough=enough))
 
     @property
     def extends(self) -> bool:
@@ -388,8 +403,8 @@ class Problem:
             b = self.no_intercept() if given is None else given
             ((primal, bound),) = primal_bounds([self], [w], [b])
         if alpha is not None:
-            (other,) = dual_sums([self], [self.balanced(self.dual_point(alpha))])
-            bound = better(bound, other.bound())
+            (other,) = dual_bounds([self], [self.balanced(self.dual_point(alpha))])
+            bound = better(bound, other)
         bound = scaled_if_far(self, primal, bound)
         return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value))
 
@@ -438,6 +453,10 @@ class AroundProblem:
         if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
             return pair
         return pair.with_rounding(self.rounding_of(pair))
+
+    def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:  # noqa: ARG002
+        """Return the same as :meth:`bounded`, whatever the tolerance."""
+        return self.bounded(pair)
 
     @property
     def extends(self) -> bool:

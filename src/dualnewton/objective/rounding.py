@@ -23,12 +23,15 @@ All of this holds for data in float32 as well, which are read as they are and mu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
+from dualnewton.objective import row_sums
+from dualnewton.objective.groups import groups_of
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ def rounding_bound(
     *,
     roundoff: Roundoff = FLOAT64,
     conjugates: float | None = None,
+    sizes: DualSizes | None = None,
+    enough: float = -math.inf,
 ) -> float | None:
     """Return R such that P(w, b) − P* ≤ primal − dual + R in exact arithmetic; None if no bound is known.
 
@@ -62,16 +67,69 @@ def rounding_bound(
         The arithmetic in which they were computed; float64 by default.
     conjugates : float, optional
         Σ c_i |φ*(−α_i)|, if it is known; else it is bounded by D and the losses at z = 0.
+    sizes : DualSizes, optional
+        Sums over the dual point, if they are known.
+    enough : float
+        A bound up to this is returned without the norms of the features, from the norm of X alone.
     """
-    if not (math.isfinite(primal) and math.isfinite(dual)):
-        return None
     with np.errstate(over="ignore", invalid="ignore"):
-        # Arithmetic of Python's floats takes a third of the time of NumPy's.
-        bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(float(primal), float(dual), conjugates)
-    return bound if bound is None or bound < math.inf else math.inf  # also if it is NaN
+        sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)
+        return _bound(problem, w, b, alpha, primal, dual, roundoff, conjugates, sizes, enough)
 
 
-@dataclass(eq=False)  # not frozen, which would take longer to construct
+def _bound(
+    problem: Problem,
+    w: np.ndarray,
+    b: Any,
+    alpha: Any,
+    primal: float,
+    dual: float,
+    roundoff: Roundoff,
+    conjugates: float | None,
+    sizes: DualSizes,
+    enough: float,
+) -> float | None:
+    """Do the same as :func:`rounding_bound`, if the arithmetic gives no warnings."""
+    values = float(primal), float(dual)  # arithmetic of Python's floats takes a third of the time of NumPy's
+    if not (math.isfinite(values[0]) and math.isfinite(values[1])):
+        return None
+    if enough > 0.0:
+        bound = _Analysis.of(problem, w, b, alpha, roundoff, sizes).bound(*values, conjugates)
+        if bound is None or bound <= enough:
+            return bound
+    features = problem.data.feature_norms
+    bound = _Analysis.of(problem, w, b, alpha, roundoff, sizes, features).bound(*values, conjugates)
+    return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
+
+
+def rounding_bounds(
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    found: Sequence[Any],
+    tol: float,
+) -> list[float | None]:
+    """Return R of each problem, given the pairs of P and the dual bound that :func:`bounds.primal_bounds` has found.
+
+    It need not be sharp where gap + R ≤ tol|P|. Called in a run, whose arithmetic gives no warnings.
+    """
+    if len(problems) > 1 and (group := groups_of(problems)[0]).M > 1:
+        for problem, sums in zip(problems, row_sums.label_sums_of_each(group.first.loss, group.rows.y), strict=True):
+            vars(problem).setdefault("label_sums", sums)
+    errors = []
+    for problem, w, b, (primal, (dual, alpha, _, sizes)) in zip(problems, models, intercepts, found, strict=True):
+        sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)
+        enough = room_for(primal, dual, tol)
+        errors.append(_bound(problem, w, b, alpha, primal, dual, FLOAT64, None, sizes, enough))
+    return errors
+
+
+def room_for(primal: float, dual: float, tol: float) -> float:
+    """Return the rounding errors with which the gap is still at most tol|P|."""
+    return tol * abs(primal) - max(primal - dual, 0.0)
+
+
+@dataclass(eq=False)  # frozen ones take longer to make
 class _Analysis:
     """The norms from which the bounds are computed. All are numbers, whatever K is: this is done for each small fit.
 
@@ -83,8 +141,10 @@ class _Analysis:
         γ of sums over the rows and of products with rows, each with some further operations.
     penalty : float
         λ g(w).
+    features : array of shape (d,), optional
+        N; if None, each N_j is bounded by their norm.
     along : float
-        (Σ_k (Σ_j |w_kj| N_j)²)^½.
+        (Σ_k (Σ_j |w_kj| N_j)²)^½, or ‖W‖ (Σ_j N_j²)^½, which is at least as large.
     norm : float
         (Σ_j N_j²)^½.
     margins : float
@@ -101,6 +161,7 @@ class _Analysis:
     sums: float
     products: float
     penalty: float
+    features: np.ndarray | None
     along: float
     norm: float
     margins: float
@@ -108,30 +169,33 @@ class _Analysis:
     mass: float
 
     @classmethod
-    def of(cls, problem: Problem, w: np.ndarray, b: Any, alpha: Any, roundoff: Roundoff) -> _Analysis:
-        n, features = problem.n, problem.data.feature_norms
+    def of(
+        cls,
+        problem: Problem,
+        w: np.ndarray,
+        b: Any,
+        alpha: Any,
+        roundoff: Roundoff,
+        sizes: DualSizes,
+        features: np.ndarray | None = None,
+    ) -> _Analysis:
+        n = problem.n
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
-        room = 1.0 + 2.0 * (sums + products)  # covers the rounding errors of the norms
-        along, shift = np.abs(w) @ features, b
-        if problem.columns > 1:
-            along, shift = math.sqrt(along.dot(along)), math.sqrt(b.dot(b))
-        along = float(along) * room
+        room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
+        shift = b if problem.columns == 1 else math.sqrt(b.dot(b))
+        if features is None:
+            norm = problem.data.norm * room
+            along: Any = math.sqrt(float(np.vdot(w, w))) * norm
+        else:
+            norm, along = math.sqrt(features.dot(features)) * room, np.abs(w) @ features
+            along = float(along if problem.columns == 1 else math.sqrt(along.dot(along))) * room
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
             margins += math.sqrt(problem.label_sums.offsets) * room
-        sizes = dual_sizes(alpha, problem.row_vectors, masses=problem.fit_intercept)
+        penalty, mass = problem.lam * float(problem.g.value(w)), math.sqrt(sizes.squares) * room
+        # By position: names take twice as long.
         return cls(
-            problem,
-            alpha,
-            roundoff,
-            sums=sums,
-            products=products,
-            penalty=problem.lam * float(problem.g.value(w)),
-            along=along,
-            norm=math.sqrt(features.dot(features)) * room,
-            margins=margins * room,
-            sizes=sizes,
-            mass=math.sqrt(sizes.squares) * room,
+            problem, alpha, roundoff, sums, products, penalty, features, along, norm, margins * room, sizes, mass
         )
 
     def bound(self, primal: float, dual: float, conjugates: float | None) -> float | None:
@@ -167,35 +231,24 @@ class _Analysis:
         slope = math.sqrt(2.0 / lam) * (lam * size + 2.0 * penalty_error * largest)
         return known + 0.5 * slope * (slope + math.sqrt(slope * slope + 4.0 * (gap + known)))
 
-    def _sizes(self, primal: float, dual: float, conjugates: float | None) -> Sizes:
-        """Return the sums over the examples that a loss needs."""
-        problem, roundoff, of_labels = self.problem, self.roundoff, self.problem.label_sums
-        n, root = problem.n, math.sqrt(of_labels.heaviest)
-        labels, own = math.sqrt(of_labels.labels), math.sqrt(of_labels.own)
-        at_zero, dual_norm = 1.01 * of_labels.at_zero, self.sizes.weighted
-        relative = self.products + roundoff.terms
+    def _sizes(self, primal: float, bound: float, conjugates: float | None) -> Sizes:
+        """Return the sums over the examples that a loss needs; ``bound`` is D(α)."""
+        problem, roundoff, alpha = self.problem, self.roundoff, self.sizes
+        weight, squared_weight, heaviest, labels, own, at_zero, below, _ = problem.label_sums
+        n, root, terms = problem.n, math.sqrt(heaviest), roundoff.terms
+        labels, at_zero, dual = math.sqrt(labels), 1.01 * at_zero, 1.01 * math.sqrt(alpha.weighted)
+        relative = self.products + terms
         # φ*(u) ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|. Σ c_i (φ*_i + o_i α_i) = −n(D + λg*), and g* is at
         # least −min g ≥ −g(w).
-        offsets = 0.0 if problem.offset is None else root * self.margins * math.sqrt(dual_norm)
+        margins = root * self.margins
         if conjugates is None:
-            conjugates = 1.01 * n * (abs(dual) + self.penalty) + offsets + 2.0 * at_zero
-        return Sizes(
-            value=n * (primal - self.penalty),
-            conjugate=conjugates,
-            below=of_labels.below,
-            at_zero=at_zero,
-            weight=of_labels.weight,
-            margins=root * self.margins,
-            labels=labels,
-            dual=1.01 * math.sqrt(dual_norm),
-            change=root * relative * self.margins + roundoff.terms * labels,
-            largest_change=relative * self.margins + roundoff.terms * own,
-            away=problem.loss.domain_distance(self.alpha, problem.y, roundoff),
-            squared_weight=of_labels.squared_weight,
-            sums=self.sizes.sums,
-            absolute=self.sizes.absolute,
-            mass=self.mass,
-        )
+            offsets = 0.0 if problem.offset is None else margins * dual
+            conjugates = 1.01 * n * (abs(bound) + self.penalty) + offsets + 2.0 * at_zero
+        value, change = n * (primal - self.penalty), relative * margins + terms * labels
+        largest_change = relative * self.margins + terms * math.sqrt(own)
+        away = problem.loss.domain_distance(self.alpha, problem.y, roundoff)
+        sizes = value, conjugates, below, at_zero, weight, margins, labels, dual, change, largest_change, away
+        return Sizes(*sizes, squared_weight, alpha.sums, alpha.absolute, self.mass)
 
     def _feasibility(self, sizes: Sizes) -> tuple[float, float]:
         """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the move of cα in the Euclidean norm.
@@ -210,7 +263,7 @@ class _Analysis:
             moves = math.sqrt(problem.columns) * away * sizes.weight  # ‖cζ_k‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        further = problem.loss.balancing_cost(sizes, problem.y, problem.c, error=self.sums)
+        further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.sums)
         return growth + further[0], moves + further[1]
 
     def _gauge(self, moves: float) -> float:
@@ -220,7 +273,8 @@ class _Analysis:
         coefficients: a row of W with these numbers and zeros elsewhere has the largest gauge.
         """
         problem, far = self.problem, 2.0**60
-        r = (moves / (problem.lam * problem.n)) * problem.data.feature_norms
+        features = np.full(problem.d, self.norm) if self.features is None else self.features
+        r = (moves / (problem.lam * problem.n)) * features
         largest = float(r.max(initial=0.0))
         if largest == 0.0 or not largest < math.inf:
             return largest

@@ -103,41 +103,101 @@ def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool
     return (total,)
 
 
-class DualTerms(NamedTuple):
-    """Sums over rows that make up the dual value.
+class DualSizes(NamedTuple):
+    """Sums over rows of a dual point.
 
     Attributes
     ----------
-    mass, size : number, or array of shape (K,)
-        Σ c_i α_i and Σ c_i |α_i|; zeros if they were not requested.
+    squares, weighted : float, or array of shape (M,) for M problems
+        Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
+    sums, absolute : float, or array of shape (K,) for K > 1 columns, or (M,)
+        Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
+    """
+
+    squares: Any
+    weighted: Any
+    sums: Any = None
+    absolute: Any = None
+
+
+class DualTerms(NamedTuple):
+    """Sums over rows that make up the dual value, and bound its rounding errors.
+
+    Attributes
+    ----------
+    sizes : DualSizes
+        Sums over the dual point itself.
     linear : float
         Σ c_i α_i o_i.
-    conjugates : float
+    conjugates : float, or array of shape (M,) for M problems
         Σ c_i φ*(−α_i; y_i).
     """
 
-    mass: Any
-    size: Any
+    sizes: DualSizes
     linear: float
-    conjugates: float
+    conjugates: Any
 
 
-def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualTerms:
-    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``."""
-    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses, len(alpha) >= MANY))
+def dual_terms(
+    loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool, sizes: DualSizes | None = None
+) -> DualTerms:
+    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``. ``sizes`` are those of α, if they are known.
+
+    For several problems of one column, α and the labels have a row for each, and so have the sums (:func:`split`).
+    """
+    many = len(alpha) >= MANY
+    linear, conjugates, *found = summed(_dual_terms, alpha, *rows, loss, many, masses, sizes is None)
+    return DualTerms(sizes or _sizes(alpha, *found), linear, conjugates)
 
 
 def _dual_terms(
-    alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool, many: bool
+    alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool, masses: bool, sizes: bool
 ) -> tuple[Any, ...]:
     rows = RowVectors(y, c, o)
     if (function := compiled_function("dual_terms_of", loss, alpha)) is not None:
-        *both, along, conjugates = function(alpha, rows)
-        return *(both if masses else (0.0, 0.0)), along, _proved(conjugates)
-    mass = alpha if c is None else rows.weighted(alpha)
-    sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
-    linear = 0.0 if o is None else float(np.vdot(mass, o))
-    return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
+        *_, linear, conjugates = function(alpha, rows)
+        conjugates = _proved(conjugates)
+    else:
+        linear = 0.0 if o is None else float(np.vdot(rows.weighted(alpha), o))
+        (conjugates,) = _conjugates(alpha, y, c, o, loss, many)
+    return linear, conjugates, *(_dual_sizes(alpha, y, c, o, loss, masses) if sizes else ())
+
+
+def split(terms: DualTerms) -> list[DualTerms]:
+    """Return the sums of each of several problems without offsets."""
+    sizes = [each.tolist() for each in terms.sizes if each is not None]
+    return [
+        DualTerms(DualSizes(*own), terms.linear, conjugates)
+        for *own, conjugates in zip(*sizes, terms.conjugates.tolist(), strict=True)
+    ]
+
+
+def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
+    """Return the sums over a dual point; those of single columns only if ``masses``."""
+    return _sizes(alpha, *summed(_dual_sizes, alpha, *rows, loss, masses))
+
+
+def _sizes(alpha: np.ndarray, squares: Any, weighted: Any, *columns: Any) -> DualSizes:
+    if alpha.ndim == 1:
+        return DualSizes(float(squares), float(weighted), *map(float, columns))
+    return DualSizes(on_host(squares), on_host(weighted), *map(on_host, columns))
+
+
+def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool) -> tuple[Any, ...]:
+    if alpha.ndim == 1 and (function := compiled_function("dual_sizes_of", None, alpha)) is not None:
+        return function(alpha, RowVectors(y, c, o))[: None if masses else 2]
+    if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
+        squares = np.einsum("ki,ki->k", alpha, alpha)
+        return (squares, squares, alpha.sum(axis=1), np.abs(alpha).sum(axis=1)) if masses else (squares, squares)
+    mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
+    squares = np.vdot(mass, mass)
+    weighted = squares if c is None else np.vdot(alpha, mass)
+    return (squares, weighted, column_sums(mass), column_sums(np.abs(mass))) if masses else (squares, weighted)
+
+
+def over_rows(loss: Loss, values: np.ndarray) -> Any:
+    """Return the sum over the rows of each column, or of each row of an array with a row for each of several problems."""
+    return values.sum(axis=-1) if loss.columns == 1 else column_sums(values)
 
 
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
@@ -145,9 +205,12 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     return float(summed(_conjugates, alpha, *rows, loss, len(alpha) >= MANY)[0])
 
 
-def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
+def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[Any]:
     if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
         return (_proved(*function(alpha, RowVectors(y, c, o))),)
+    if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
+        totals = over_rows(loss, loss.conjugate(-alpha, y))
+        return (np.where(np.isnan(totals), np.inf, totals),)
     return (loss.conjugates(alpha, y, c),)
 
 
@@ -259,44 +322,22 @@ def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
 
 def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     n, own = len(y), loss.label_sizes(y)
-    at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
     square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0 if o is None else np.vdot(o, o)
-    if c is None:
-        return n, n, square, square, at_zero, below, offsets
-    return c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own)), square, at_zero, below, offsets
+    weight: Any = n
+    squares, labels = weight, square
+    if c is not None:
+        weight, squares, labels = c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own))
+    if (at_zero := loss.sizes_at_zero(float(weight), float(labels))) is None:
+        at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
+    return weight, squares, labels, square, at_zero, below, offsets
 
 
-class DualSizes(NamedTuple):
-    """Sums over rows of a dual point, for bounds on rounding errors.
-
-    Attributes
-    ----------
-    squares, weighted : float
-        Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
-    sums, absolute : float, or array of shape (K,) for K > 1 columns
-        Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
-    """
-
-    squares: float
-    weighted: float
-    sums: Any = None
-    absolute: Any = None
-
-
-def dual_sizes(alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
-    """Return the sums over a dual point; those of single columns only if ``masses``."""
-    squares, weighted, *columns = summed(_dual_sizes, alpha, *rows, masses)
-    return DualSizes(float(squares), float(weighted), *map(float if alpha.ndim == 1 else on_host, columns))
-
-
-def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, masses: bool) -> tuple[Any, ...]:
-    if alpha.ndim == 1 and (function := compiled_function("dual_sizes_of", None, alpha)) is not None:
-        return function(alpha, RowVectors(y, c, o))[: None if masses else 2]
-    mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
-    squares = np.vdot(mass, mass)
-    weighted = squares if c is None else np.vdot(alpha, mass)
-    if not masses:
-        return squares, weighted
-    if mass.ndim == 1:
-        return squares, weighted, mass.sum(), np.abs(mass).sum()
-    return squares, weighted, column_sums(mass), column_sums(np.abs(mass))
+def label_sums_of_each(loss: Loss, Y: np.ndarray) -> list[LabelSums]:
+    """Return the sums over the labels of several problems without weights and offsets, one row of labels for each."""
+    n, own = float(Y.shape[1]), loss.label_sizes(Y)
+    squares = np.einsum("ki,ki->k", own, own).tolist()
+    at_zero = [loss.sizes_at_zero(n, square) for square in squares]
+    if None in at_zero:
+        at_zero = over_rows(loss, np.abs(loss.value(np.zeros(Y.shape), Y))).tolist()
+    each = zip(Y, squares, at_zero, strict=True)
+    return [LabelSums(n, n, 1.0, square, square, size or 0.0, loss.shortfall(y, None), 0.0) for y, square, size in each]

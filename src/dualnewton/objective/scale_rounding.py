@@ -80,7 +80,7 @@ def _dual_errors(
     unit, dual, alpha = problem.unit, float(pair.certificate.dual), pair.alpha
     if not alpha.any():  # D(0) = 0
         return 0.0
-    sizes = dual_sizes(alpha, unit.row_vectors, masses=True)
+    sizes = dual_sizes(unit.loss, alpha, unit.row_vectors, masses=True)
     n, sums, norms, of_labels = unit.n, roundoff.gamma(unit.n + 8), unit.data.feature_norms, unit.label_sums
     size, mass = 1.01 * math.sqrt(sizes.weighted), 1.01 * math.sqrt(sizes.squares)
     linear = 1.01 * size * math.sqrt(of_labels.labels) / n  # (1/n) Σ c_i |α_i y_i|

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums

@@ -11,6 +11,7 @@ from dualnewton.losses import Curvature
 from dualnewton.losses.rounding import DOUBLE, Roundoff
 from dualnewton.objective.orthogonality import growth, independence, room_of
 from dualnewton.objective.rounding import FLOAT64, _Analysis
+from dualnewton.objective.row_sums import dual_sizes
 
 if TYPE_CHECKING:
     from dualnewton.objective.certificate import CertifiedPair
@@ -57,7 +58,8 @@ def _bound(
     unit, w, b, alpha = problem.unit, pair.w, pair.intercept, pair.alpha
     n, loss, primal, dual = unit.n, unit.loss, float(pair.certificate.primal), float(pair.certificate.dual)
     nothing = max(problem.view.zero, 0.0) if primal == 0.0 else 0.0
-    analysis = _Analysis.of(unit, w, b, alpha, roundoff)
+    of_alpha = dual_sizes(loss, alpha, unit.row_vectors, masses=unit.fit_intercept)
+    analysis = _Analysis.of(unit, w, b, alpha, roundoff, of_alpha, unit.data.feature_norms)
     analysis.penalty = 0.0
     sizes = analysis._sizes(primal + nothing, dual, conjugates)
     if (change := loss.value_change(sizes, unit.y)) is None:

@@ -32,13 +32,16 @@ def solved_directly(
     found = solve(problems, block, [None] * len(problems), tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
-    pairs, proofs = points[0].certified(problems, points), []
+    pairs, proofs = points[0].certified_within(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         if pair.certificate.relative_gap > request.tol:
             return None
-        proofs.append(proved(problem, pair, request.tol))
-        if not proofs[-1].certificate.meets(request.tol):
-            return None
+        proof = pair
+        if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):
+            proof = proved(problem, pair, request.tol)
+            if not proof.certificate.meets(request.tol):
+                return None
+        proofs.append(proof)
     seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
     for k, (pair, proof) in enumerate(zip(pairs, proofs, strict=True)):
         row = Progress(epochs, seconds, pair.certificate, model=k, latest=pair.certificate, work_seconds=worked)

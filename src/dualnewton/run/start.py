@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def alike(problems: Sequence[Any]) -> list[Any]:
     first = problems[0]
     if len(problems) == 1:
         return problems
-    names = [part.name for part in fields(first) if part.name in SHARED]
+    names = _shared_names(first.__class__)
     for k, problem in enumerate(problems):
         if type(problem) is not type(first) or not problem.data.same_as(first.data):
             raise DualnewtonError(f"problems must share X: problem {k} has another than problem 0")
@@ -129,6 +130,12 @@ def alike(problems: Sequence[Any]) -> list[Any]:
             if not (mine is its or mine == its):
                 raise DualnewtonError(f"problems must share {name}: problem {k} has another than problem 0")
     return problems
+
+
+@cache
+def _shared_names(kind: Any) -> list[str]:
+    """Return the names of the fields that the problems of a run share."""
+    return [part.name for part in fields(kind) if part.name in SHARED]
 
 
 def silent() -> np.errstate:

@@ -167,7 +167,7 @@ def proved(problem: Any, pair: CertifiedPair, tol: float) -> CertifiedPair:
     If the bound may miss the tolerance because of these errors alone, the certificate is computed in extended precision, if the
     problem supports it.
     """
-    pair = problem.bounded(pair)
+    pair = problem.bounded_within(pair, tol)
     found = pair.certificate
     if found.rounding is None or found.meets(tol) or found.gap - found.rounding > tol * abs(found.primal):
         return pair

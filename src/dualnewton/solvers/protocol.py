@@ -33,6 +33,14 @@ class Point(ABC):
     def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
         """Have the problems certify points of this class, in shared passes if possible."""
 
+    @classmethod
+    def certified_within(cls, problems: Sequence[Any], points: Sequence[Any], tol: float) -> list[CertifiedPair]:  # noqa: ARG003
+        """Do the same; certificates also have bounds of their rounding errors where these take less time together.
+
+        A bound need not be sharp where gap and rounding errors are at most tol|P|.
+        """
+        return cls.certified(problems, points)
+
 
 @dataclass(frozen=True, eq=False)
 class DualPoint(Point):
@@ -66,6 +74,12 @@ class PrimalPoint(Point):
         """Have the problems certify the points, in shared passes."""
         return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
 
+    @classmethod
+    def certified_within(
+        cls, problems: Sequence[Problem], points: Sequence[PrimalPoint], tol: float
+    ) -> list[CertifiedPair]:
+        return certify_models(problems, [point.w for point in points], [point.intercept for point in points], tol=tol)
+
 
 @dataclass(frozen=True, eq=False)
 class PairPoint(Point):
@@ -84,6 +98,13 @@ class PairPoint(Point):
         """Have the problems certify the points, in shared passes."""
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
         return certify_pairs(problems, models, intercepts, [point.alpha for point in points])
+
+    @classmethod
+    def certified_within(
+        cls, problems: Sequence[Problem], points: Sequence[PairPoint], tol: float
+    ) -> list[CertifiedPair]:
+        models, intercepts = [point.w for point in points], [point.intercept for point in points]
+        return certify_pairs(problems, models, intercepts, [point.alpha for point in points], tol=tol)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ class FewCoordinates:
 
     def of(self, data: Data) -> Data:
         """Return the data in these coordinates."""
-        return data._replace(X=self.factor.rows)
+        return data._replace(X=self.factor.rows, squares=None)
 
     def starts(self, results: Sequence[Result] | None) -> list[Result] | None:
         """Return earlier results in these coordinates."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
@@ -30,6 +31,10 @@ ROUNDING, IN_VAIN = 1e-14, 2
 SHORT, MORE, LEAST_DAMPING = 0.3, 4.0, 1e-3
 """After a step shorter than this fraction the curvature is increased by a share of its upper bound: the factor by which the
 share grows, and falls after longer steps, and its least value. Where φ″ is mostly zero, the quadratic model is too flat."""
+
+STEEP, LONGEST, SECANTS = 0.2, 4.0, 2
+"""A whole step is lengthened where its end has more than this fraction of the slope at its start; the factor of one lengthening
+at most, and the number of them at most."""
 
 INNER, LOOSELY = 0.1, 0.03
 """Violation that the minimum of the quadratic model may leave, as a fraction of the wanted and of the present relative gap."""
@@ -141,9 +146,34 @@ class Task:
                 penalty = kinks.value(w)
             found = self.point(w, at.b + t * shift, at.z + t * way, penalty)
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
+                if t == 1.0 and self.problem.loss.curvature is Curvature.VARYING:
+                    found = self._further(at, found, move, shift, way, predicted, kinks)
                 return found, t
             t *= 0.5
         return at, 0.0
+
+    def _further(
+        self, at: Point, found: Point, move: np.ndarray, shift: float, way: np.ndarray, predicted: float, kinks: Kinks
+    ) -> Point:
+        """Return a point beyond a whole step, where the objective still falls steeply, if it is lower.
+
+        Where φ″ falls along the way, as that of the logistic loss does far from the minimum, whole steps are too short. A
+        secant of the slope costs the losses of one point, a step also those of a Hessian.
+        """
+        t = 1.0
+        for _ in range(SECANTS):
+            longer = self._moved(at, move, t + 1.0)
+            slope = float(found.mass @ way) + kinks.value(longer) - found.penalty
+            if not slope < STEEP * predicted:
+                break
+            rise = slope - predicted
+            t = min(t - t * slope / rise, LONGEST * t) if rise > 0.0 else LONGEST * t
+            w = self._moved(at, move, t)
+            new = self.point(w, at.b + t * shift, at.z + t * way, kinks.value(w))
+            if not new.value < found.value:
+                break
+            found = new
+        return found
 
     def _moved(self, at: Point, move: np.ndarray, t: float) -> np.ndarray:
         """Return w + t · move, where the move concerns the features inside."""

@@ -34,13 +34,14 @@ def solve(
     n, d, free = first.n, first.d, first.fit_intercept
     ridge, Y = ridges(problems), np.array([problem.y for problem in problems])
     shifts = None if all(problem.offset is None for problem in problems) else np.array([each.o for each in problems])
-    x, margins = np.zeros(ridge.shape), np.zeros(Y.shape)
-    if any(start is not None for start in starts):
+    x, margins, ones = np.zeros(ridge.shape), np.zeros(Y.shape), np.ones(n)
+    cold = all(start is None for start in starts)
+    if not cold:
         for own, start in zip(x, starts, strict=True):
             if start is not None:
                 own[:d], own[d:] = start
         margins = products(rows, x)
-    solved, halves, ones = inverses(first, rows, ridge), 0.5 / ridge[:, :d], np.ones(n)
+    solved, halves = inverses(first, rows, ridge, ones), 0.5 / ridge[:, :d]
     best, least, steps = x, np.full(len(problems), np.inf), 0
     while True:
         losses, slopes = first.loss.value_and_derivative(margins if shifts is None else margins + shifts, Y)
@@ -49,6 +50,10 @@ def solve(
         gradients[:, :d] += weighted_sums(slopes.T, rows)
         if free:
             gradients[:, d] += slopes @ ones
+        if cold and steps == 0:  # a step is taken in any case
+            x = x - solved(gradients)
+            margins, steps = products(rows, x), 1
+            continue
         gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
         gaps = gaps + np.abs(gradients[:, d]) if free else gaps
         lower, halved = gaps < least, gaps < 0.5 * least
@@ -82,7 +87,9 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     return Z
 
 
-def inverses(problem: Problem, rows: np.ndarray, ridge: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def inverses(
+    problem: Problem, rows: np.ndarray, ridge: np.ndarray, ones: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor."""
     from scipy.linalg.lapack import (  # LAPACK's functions: SciPy's own wrappers take longer than a small system
         dpotrf,
@@ -93,7 +100,7 @@ def inverses(problem: Problem, rows: np.ndarray, ridge: np.ndarray) -> Callable[
     H = np.empty((m, m))
     H[:d, :d] = rows.T @ rows
     if m > d:
-        H[d, :d] = H[:d, d] = np.ones(problem.n) @ rows
+        H[d, :d] = H[:d, d] = ones @ rows
         H[d, d] = problem.n
     H *= float(problem.loss.second_derivative(np.zeros(1), problem.y[:1])[0])
 

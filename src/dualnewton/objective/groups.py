@@ -1,0 +1,78 @@
+"""Problems over the same X that are evaluated by the same array operations, since they differ in labels and λ alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualnewton.matrix import RowVectors
+from dualnewton.row_arrays import is_elsewhere
+
+if TYPE_CHECKING:
+    from dualnewton.objective.problem import Problem
+
+FEW_ROWS = 1 << 13
+"""Number of rows up to which problems that differ in y and λ alone are evaluated together: below it the time is that of Python
+calls, and arrays of all problems stay in the cache."""
+
+
+class Group:
+    """Problems of a pass that are evaluated by the same array operations: one problem, or M > 1 that differ in y and λ alone.
+
+    Arrays with an entry per row have the shape (n,), or (n, K) for a loss of K > 1 columns; for M problems (M, n). Arrays with an
+    entry per feature have the shape (d,), (K, d) or (M, d).
+
+    Attributes
+    ----------
+    problems : sequence of Problem
+        The problems.
+    rows : RowVectors
+        Labels, weights and offsets; for M problems the labels alone, of shape (M, n).
+    scale : float, or array of shape (M, 1)
+        λn.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        first, M = problems[0], len(problems)
+        self.problems, self.first, self.M, self.K = problems, first, M, first.columns
+        self.rows = first.row_vectors if M == 1 else RowVectors(np.array([each.y for each in problems]))
+        self.scale: Any = first.lam * first.n if M == 1 else np.array([each.lam * each.n for each in problems])[:, None]
+
+    def each(self, arrays: Any) -> Any:
+        """Return the part of each problem, of an array with a row per problem if there are several."""
+        return (arrays,) if self.M == 1 else arrays
+
+    def per_row(self, numbers: Sequence[float], like: Any) -> Any:
+        """Return one number per column in a shape that multiplies arrays with an entry per row."""
+        if self.M > 1:
+            return np.array(numbers)[:, None]
+        return numbers[0] if self.K == 1 else np.asarray(numbers, like=like)
+
+    def per_feature(self, numbers: Sequence[float]) -> Any:
+        """Return one number per column in a shape that multiplies arrays with an entry per feature."""
+        return numbers[0] if self.M == self.K == 1 else np.array(numbers)[:, None]
+
+    def numbers(self, found: Any) -> list[float]:
+        """Return one number per column as a list."""
+        return [float(found)] if self.M == self.K == 1 else found.tolist()
+
+
+def groups_of(problems: Sequence[Problem]) -> list[Group]:
+    """Group problems of one column on few rows that differ in y and λ alone; other problems are evaluated one by one."""
+    first = problems[0]
+    few = len(problems) > 1 and first.columns == 1 and first.n <= FEW_ROWS and not is_elsewhere(first.y)
+    return [Group(problems)] if few and all(_evaluated_alike(each, first) for each in problems) else singles(problems)
+
+
+def singles(problems: Sequence[Problem]) -> list[Group]:
+    """Return a group for each problem."""
+    return [Group((each,)) for each in problems]
+
+
+def _evaluated_alike(one: Problem, other: Problem) -> bool:
+    """Whether two problems over the same X differ in y and λ alone, and have neither weights nor offsets."""
+    plain = one.sample_weight is None and one.offset is None and one.fit_intercept == other.fit_intercept
+    same = one.regularizer is other.regularizer or one.regularizer == other.regularizer
+    return plain and same and (one.loss is other.loss or one.loss == other.loss)

@@ -1,0 +1,68 @@
+"""Problems that differ in labels and λ alone are certified by the same array operations, with the values that each has alone."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.objective import groups
+from dualnewton.objective.certificates import certify_models, certify_pairs
+from dualnewton.objective.rounding import rounding_bound
+from tables import LOSSES, NON_SMOOTH, labels_for, name_of
+
+N, D, LAMS = 40, 4, (0.3, 0.1, 0.02)
+
+
+def problems_of(loss, **more):
+    rng = np.random.default_rng(3)
+    X = dn.matrix.as_data(rng.standard_normal((N, D)))
+    return [dn.Problem(X, labels_for(loss, N, rng), loss, lam=lam, **more) for lam in LAMS]
+
+
+def points_of(problems):
+    """A solution, a point near one, and a point far from one."""
+    found = [dn.solve(problem, tol=1e-6) for problem in problems]
+    moves = (0.0, 1e-4, 0.3)
+    intercepts = [each.intercept + move * each.intercept for each, move in zip(found, moves, strict=True)]
+    return [each.w + move for each, move in zip(found, moves, strict=True)], intercepts, [each.alpha for each in found]
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)
+@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH], ids=name_of)
+def test_problems_of_a_group_have_their_own_certificates(loss, penalty, intercept):
+    problems = problems_of(loss, regularizer=penalty, fit_intercept=intercept)
+    assert [group.M for group in groups.groups_of(problems)] == [3]
+    models, intercepts, alphas = points_of(problems)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for certify, *more in ((certify_models,), (certify_pairs, alphas)):
+            together = certify(problems, models, intercepts, *more, tol=1e-4)
+            for k, pair in enumerate(together):
+                (alone,) = certify([problems[k]], [models[k]], [intercepts[k]], *([each[k]] for each in more), tol=1e-4)
+                one, other = pair.certificate, alone.certificate
+                assert one.primal == pytest.approx(other.primal, rel=1e-13)
+                assert one.dual == pytest.approx(other.dual, rel=1e-9, abs=1e-12)
+                assert np.allclose(pair.alpha, alone.alpha, rtol=1e-9, atol=1e-12)
+                assert (one.rounding is None) == (other.rounding is None)
+                assert one.rounding is None or one.rounding == pytest.approx(other.rounding, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "more", [{"sample_weight": np.arange(N) + 1.0}, {"offset": np.ones(N)}], ids=["weights", "offset"]
+)
+def test_problems_with_weights_or_offsets_are_evaluated_one_by_one(more):
+    assert [group.M for group in groups.groups_of(problems_of(losses.Squared(), **more))] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)
+def test_the_bound_from_the_norm_of_x_exceeds_that_from_the_norms_of_features(penalty):
+    problem = problems_of(losses.Logistic(), regularizer=penalty, fit_intercept=True)[0]
+    found = dn.solve(problem, tol=1e-6)
+    point = found.w, found.intercept, found.alpha, found.certificate.primal, found.certificate.dual
+    rough, sharp = (rounding_bound(problem, *point, enough=enough) for enough in (math.inf, -math.inf))
+    assert sharp < rough < 2.0 * D * sharp
+    assert (
+        rounding_bound(problem, *point, enough=0.5 * (sharp + rough)) == sharp
+    )  # the rough bound would miss the tolerance
