@@ -6,6 +6,7 @@ steps: where there are more features than examples, the supports on the way are 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -131,10 +132,7 @@ class LeastSquares(Method):
 
 
 def _ladder(penalty: Penalty, gradient: np.ndarray, ratio: float) -> tuple[float, ...]:
-    """Return falling multiples of a penalty, from less than the largest that matters at w = 0 to one."""
+    """Return falling multiples of a penalty in equal ratios, from less than the largest that matters at w = 0 to one."""
     highest = float((np.abs(gradient) / penalty.threshold).max(initial=0.0))
-    strengths, strength = [], ratio * highest
-    while ratio > 0.0 and strength * ratio > 1.0:
-        strengths.append(strength)
-        strength *= ratio
-    return *strengths, 1.0
+    steps = math.ceil(math.log(highest) / -math.log(ratio)) if ratio > 0.0 and 1.0 < highest < math.inf else 1
+    return *(highest ** (1.0 - k / steps) for k in range(1, steps)), 1.0

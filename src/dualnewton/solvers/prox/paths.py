@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualnewton.matrix import Data, linear
+from dualnewton.matrix import Data, grams, linear
 from dualnewton.objective.moments import Moments
 from dualnewton.solvers.prox.row_systems import RowSum, RowSystems
 from dualnewton.solvers.prox.subproblem import Penalty
@@ -32,6 +32,10 @@ CHECKED = 1 << 23
 STRONG = 0.8
 """Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong
 rule), but none with a slope below this fraction of the threshold: few of them would come in."""
+
+
+ENOUGH = 0.1
+"""Fraction of the largest violation outside that a walk may leave inside, since the next one is over more features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,13 +328,9 @@ class FromColumns(Paths):
             parts, dense = self.parts or [None] * len(self.groups.rows), not linear.is_sparse(rows)
             each = zip(parts, (rows[old:, own] for own in self.groups.rows), strict=True)
             self.parts = [more if part is None else linear.stacked([part, more], dense=dense) for part, more in each]
-        pieces = [part[old:] for part in self.parts]
-        weighted = [
-            more * c[0] if c.size and np.ptp(c) == 0.0 else linear.scale_columns(more, c)
-            for more, c in zip(pieces, self.groups.c, strict=True)
-        ]
-        products = [linear.to_dense(each @ part.T) for each, part in zip(weighted, self.parts, strict=True)]
-        cross = [np.asarray(each @ self.y[rows]) for each, rows in zip(weighted, self.groups.rows, strict=True)]
+        products = [grams.last_products(part, old, c) for part, c in zip(self.parts, self.groups.c, strict=True)]
+        targets = [c * self.y[rows] for c, rows in zip(self.groups.c, self.groups.rows, strict=True)]
+        cross = [np.asarray(part[old:] @ own) for part, own in zip(self.parts, targets, strict=True)]
         first = self.first[:, old:]
         self.cross = np.append(self.cross, self.groups.summed(cross) - first * self.target_mean[:, None], axis=1)
         H = self.groups.summed(products)
@@ -348,12 +348,19 @@ class FromColumns(Paths):
             H[:, :held, :held] = self.H
             self.H = H
 
-    def _missing(self, scores: np.ndarray) -> np.ndarray:
-        """Return the features outside with the highest positive scores, at most about as many as there are inside."""
+    def _gather_worst(self, scores: np.ndarray) -> float:
+        """Gather the features outside with the highest positive scores, at most about as many as there are inside.
+
+        Return the highest score of those that stay outside, zero if none is positive.
+        """
         scores = np.where(self.gathered.place < 0, scores, 0.0)
-        wanted = np.flatnonzero(scores > 0.0)
-        most = max(self.sizes.least, self.inside.size)
-        return wanted if wanted.size <= most else np.sort(wanted[np.argpartition(-scores[wanted], most - 1)[:most]])
+        wanted, rest = np.flatnonzero(scores > 0.0), 0.0
+        if wanted.size > (most := max(self.sizes.least, self.inside.size)):
+            order = np.argpartition(-scores[wanted], most - 1)
+            rest = float(scores[wanted[order[most:]]].max())
+            wanted = np.sort(wanted[order[:most]])
+        self.gather(wanted)
+        return rest
 
     # The walk ----------------------------------------------------------------------------------------------------------
 
@@ -374,16 +381,20 @@ class FromColumns(Paths):
         if self.last is not None:
             bound = np.maximum(2.0 * bound - self.last.threshold, STRONG * bound)
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
-        self.gather(self._missing(nearly))
+        left = self._gather_worst(nearly)  # the largest violation outside, as far as it is known
         while self.inside.size <= (self.sizes.most if self.systems is None else self.data.d):
-            some = slice(min(self.ahead, max(1, CHECKED // self.gradient.size)))
+            some = slice(1 if left > 0.0 else min(self.ahead, max(1, CHECKED // self.gradient.size)))
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
-            found = self._walked(start, inner, goals[some], is_over)
+            enough = np.maximum(goals[some], ENOUGH * left)
+            found = self._walked(start, inner, enough, is_over)
             gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
             worst[:, self.inside] = 0.0
+            if enough[0] > goals[0]:  # and perhaps it is good enough for the next penalty
+                own = inner[0].violations(found[0], gradients[0][:, self.inside])
+                worst[0, self.inside] = own.max(axis=0)
             fine = (worst.max(axis=1) <= goals[some]) | is_over()
             good = len(fine) if fine.all() else int(np.argmin(fine))
             if good:
@@ -393,7 +404,9 @@ class FromColumns(Paths):
                 self.ahead = min(AHEAD, 2 * self.ahead) if good == len(fine) else max(1, good)
                 return found[:good]
             self.V, self.ahead = found[0], max(1, self.ahead // 2)
-            self.gather(self._missing(worst[0]))
+            worst[0, self.inside] = 0.0
+            left = float(worst[0].max())
+            self._gather_worst(worst[0])
         return None
 
     def _walked(

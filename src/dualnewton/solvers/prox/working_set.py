@@ -111,6 +111,7 @@ class Gathered(Features):
         self.place = np.full(data.d, -1)
         self.count = self.stored = 0
         self.rows: linear.Matrix = None
+        self.room = np.empty((0, data.n))
         self.order: list[np.ndarray] = []  # the features of each gathering
 
     def state(self) -> tuple[np.ndarray, ...]:
@@ -132,8 +133,21 @@ class Gathered(Features):
             self.count += missing.size
             self.stored += more.nnz if linear.is_sparse(more) else more.size
             dense = self.stored > self.sizes.thin_share * self.data.n * self.count
-            self.rows = linear.stacked([more] if self.rows is None else [self.rows, more], dense=dense)
+            self.rows = self._appended(more, dense=dense)
         return self.place[features]
+
+    def _appended(self, more: linear.Matrix, *, dense: bool) -> linear.Matrix:
+        """Return the rows with more of them; an array has room for as many again, so that few gatherings copy it."""
+        rows = more[:0] if self.rows is None else self.rows
+        old, size = rows.shape[0], rows.shape[0] + more.shape[0]
+        if not dense or linear.is_sparse(rows) or linear.is_sparse(more):
+            return linear.stacked([rows, more], dense=dense)
+        if size > len(self.room):
+            self.room = more if old == 0 else np.empty((2 * size, self.data.n))
+            self.room[:old] = rows
+        if old:
+            self.room[old:size] = more
+        return self.room[:size]
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix:
         places = self.places(features)
