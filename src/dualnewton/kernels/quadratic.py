@@ -112,7 +112,7 @@ def solve_factored(L, x):
 
 @jit
 def _newton_direction(H, slopes, v, ridge, threshold, free):
-    """Return the way to the minimum over the free coordinates, and the decrease per length at its start; no way if none exists."""
+    """Return the step to the minimum over the free coordinates, and the slope along it, negated; no step if none exists."""
     m = free.size
     M, step = np.empty((m, m)), np.empty(m)
     for a in range(m):

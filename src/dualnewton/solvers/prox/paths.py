@@ -140,8 +140,8 @@ class Paths(ABC):
     passes: int = 0
 
     @abstractmethod
-    def begin(self, W: np.ndarray | None = None) -> None:
-        """Go to the models W, of shape (F, d); to zero if there are none."""
+    def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:
+        """Go to the models W, of shape (F, d); to zero if there are none. The gradient there may be known."""
 
     @abstractmethod
     def advance(
@@ -217,7 +217,7 @@ class FromMoments(Paths):
         squares = np.array([float(own @ np.square(y - float(m[0]))) for own, m in zip(c, target_mean, strict=True)])
         return cls(second, cross[:, :, 0], mean, target_mean[:, 0], squares, compiled=compiled)
 
-    def begin(self, W: np.ndarray | None = None) -> None:
+    def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:  # noqa: ARG002
         self._stand(np.zeros(self.cross.shape) if W is None else W)
 
     def _stand(self, V: np.ndarray) -> None:
@@ -268,8 +268,6 @@ class FromColumns(Paths):
         self.fit_intercept, F = fit_intercept, len(groups.factors)
         c = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)])
         self.c, self.totals = c, c.sum(axis=1)
-        shifted = fit_intercept and not data.profile.sparse
-        self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
         self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
         self.y, self.ahead = y, 1
         self.last: Penalty | None = None
@@ -278,7 +276,7 @@ class FromColumns(Paths):
     def _clear(self) -> None:
         """Forget all features."""
         F, shifted = len(self.totals), self.fit_intercept and not self.data.profile.sparse
-        self.gathered = Gathered(self.data, self.sizes, self.origin if shifted else None)
+        self.gathered = Gathered(self.data, self.sizes, self.c[0] / self.totals[0] if shifted else None)
         self.inside, self.parts = np.zeros(0, dtype=np.intp), list[linear.Matrix]()
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, self.data.d)), np.zeros(F)
@@ -364,13 +362,13 @@ class FromColumns(Paths):
 
     # The walk ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, W: np.ndarray | None = None) -> None:
+    def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:
         if self.systems is not None:
             self._clear()
         W = np.zeros((len(self.totals), self.data.d)) if W is None else W
         self.gather(np.flatnonzero(W.any(axis=0) & (self.gathered.place < 0)))
         self.V, self.last, self.ahead = W[:, self.inside], None, 1
-        gradients, losses = self._evaluated(self.V[None])
+        gradients, losses = self._evaluated(self.V[None], None if gradient is None else gradient[None])
         self.gradient, self.losses = gradients[0], losses[0]
 
     def advance(
@@ -386,7 +384,7 @@ class FromColumns(Paths):
             some = slice(1 if left > 0.0 else min(self.ahead, max(1, CHECKED // self.gradient.size)))
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
-            enough = np.maximum(goals[some], ENOUGH * left)
+            enough = np.maximum(goals[some], ENOUGH * left * self.sizes.is_rough(self.inside.size))
             found = self._walked(start, inner, enough, is_over)
             gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
@@ -423,20 +421,22 @@ class FromColumns(Paths):
             return self.systems.walk(start, penalties, goals, is_over)
         return walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
 
-    def _evaluated(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _evaluated(self, V: np.ndarray, gradients: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return gradients, of shape (strengths, F, d), and losses of models; the intercepts are at their best."""
-        self.passes += 1
         (A, F, m), rows = V.shape, self.gathered.rows
         b = self._best(V, self.first / self.totals[:, None])
         fitted = np.zeros((self.data.n, A * F)) if rows is None else np.asarray(rows.T @ V.reshape(-1, m).T)
         missed = fitted.reshape(-1, A, F) + b - self.y[:, None, None]
         R = missed * self.c.T[:, None, :]
         losses = 0.5 * np.einsum("iaf,iaf->af", missed, R)
+        if gradients is not None:
+            return gradients, losses
+        self.passes += 1
         columns = R.reshape(-1) if A * F == 1 else R.reshape(-1, A * F)
         return self.data.transposed_times(columns).T.reshape(A, F, -1), losses
 
     def intercepts(self, V: np.ndarray) -> np.ndarray:
-        return self._best(V, self.first / self.totals[:, None] + self.origin[self.inside])
+        return self._best(V, self.first / self.totals[:, None] + self.gathered.means)
 
     def _best(self, V: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Return the best intercepts for features with these means."""
