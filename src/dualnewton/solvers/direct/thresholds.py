@@ -39,7 +39,7 @@ LARGEST = 512
 """Features whose matrix is formed, even if they are more than the rows."""
 
 RATIO, MOST_PENALTIES = 0.3, 12
-"""With more features than examples: the ratio of the penalties of consecutive turns, and the number of these penalties, at most."""
+"""With more features than examples: the ratio of the penalties of consecutive turns and their number, at most."""
 
 ROUGHLY, ENOUGH = 0.1, 0.1
 """Violation, as a fraction of the threshold, at which a turn with a stronger penalty is done; and the fraction of the largest

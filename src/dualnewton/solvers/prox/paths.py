@@ -385,7 +385,7 @@ class FromColumns(Paths):
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
             enough = np.maximum(goals[some], ENOUGH * left * self.sizes.is_rough(self.inside.size))
-            found = self._walked(start, inner, enough, is_over)
+            found = self._walked(start, inner, enough.tolist(), is_over)
             gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
