@@ -381,16 +381,16 @@ class FromColumns(Paths):
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
         left = self._gather_worst(nearly)  # the largest violation outside, as far as it is known
         while self.inside.size <= (self.sizes.most if self.systems is None else self.data.d):
-            some = slice(1 if left > 0.0 else min(self.ahead, max(1, CHECKED // self.gradient.size)))
+            slack = ENOUGH * left if self.sizes.is_rough(self.inside.size) else 0.0
+            some = slice(1 if slack > 0.0 else min(self.ahead, max(1, CHECKED // self.gradient.size)))
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
-            enough = np.maximum(goals[some], ENOUGH * left * self.sizes.is_rough(self.inside.size))
-            found = self._walked(start, inner, enough.tolist(), is_over)
+            found = self._walked(start, inner, [max(goal, slack) for goal in goals[some]], is_over)
             gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
             worst[:, self.inside] = 0.0
-            if enough[0] > goals[0]:  # and perhaps it is good enough for the next penalty
+            if slack > goals[0]:  # the walk may have reached the goal all the same
                 own = inner[0].violations(found[0], gradients[0][:, self.inside])
                 worst[0, self.inside] = own.max(axis=0)
             fine = (worst.max(axis=1) <= goals[some]) | is_over()
