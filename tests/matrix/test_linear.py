@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualnewton.matrix import linear, whole
+from dualnewton.matrix import grams, linear, whole
 
 N, D = 23, 7
 
@@ -145,3 +145,13 @@ def test_sparse_rows_are_widened_by_what_they_store_not_by_their_width():
     """Text data are a million columns wide: counted by width, every piece would be a single row."""
     X = sp.csr_array((np.ones(500, np.float32), np.arange(500), np.arange(501)), shape=(500, 2_000_000))
     assert len(list(whole.widened(X))) == 1
+
+
+@pytest.mark.parametrize("weights", [np.full(D, 2.0), np.linspace(0.0, 3.0, D)], ids=["equal", "others"])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("first", [0, 5])
+def test_last_products_are_rows_of_the_weighted_gram_matrix(storage, weights, first):
+    A = np.random.default_rng(1).standard_normal((9, D))
+    np.testing.assert_allclose(
+        grams.last_products(storage(A), first, weights), ((A * weights) @ A.T)[first:], atol=1e-12
+    )

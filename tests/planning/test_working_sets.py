@@ -51,3 +51,18 @@ def test_both_ways_find_the_same_model():
         assert each.certificate.relative_gap <= 1e-10
         assert each.plan.family is None
     np.testing.assert_allclose(found[0].w, found[1].w, atol=1e-9)
+
+
+def test_many_features_are_gathered_even_if_most_could_be_used():
+    own = problem(1e-3, fit_intercept=True)
+    assert sums_at_once(own)
+    assert not sums_at_once(own, replace(DEFAULT, summed_features=79))
+
+
+def test_wide_elastic_nets_walk_on_systems_of_the_rows():
+    """Noise alone would make every feature nonzero at w = 0; the linear systems are still no larger than the rows."""
+    wide = np.random.default_rng(7).standard_normal((300, 5000))
+    y = wide[:, :30].sum(axis=1)
+    lam, g = regularizers.mixed(0.2, 0.5)
+    own = dn.Problem(wide, y, losses.Squared(), regularizer=g, lam=lam, fit_intercept=True)
+    assert dn.plan(own).method == "newton"

@@ -20,7 +20,7 @@ from dualnewton.kernels.models import Kernel
 MOST_IN_VAIN = 4
 """Limit on consecutive rounds without a smaller largest violation."""
 
-SWEEPS, RENT = 3, 60
+SWEEPS, RENT = 3, 10
 """Sweeps of coordinate descent after Newton steps; and the divisor of (free)²/size that gives the number of sweeps which cost as
 much as a Newton step: this many are tried before a Newton step."""
 
@@ -111,19 +111,9 @@ def solve_factored(L, x):
 
 
 @jit
-def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
-    """Minimise over the coordinates away from kinks and bounds, up to the first sign change or bound.
-
-    Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
-    """
-    free = np.empty(v.size, dtype=np.intp)
-    m = 0
-    for j in range(v.size):
-        if lower[j] < v[j] < upper[j] and (v[j] != 0.0 or threshold[j] == 0.0):
-            free[m] = j
-            m += 1
-    if m == 0:
-        return 1
+def _newton_direction(H, slopes, v, ridge, threshold, free):
+    """Return the step to the minimum over the free coordinates, and the slope along it, negated; no step if none exists."""
+    m = free.size
     M, step = np.empty((m, m)), np.empty(m)
     for a in range(m):
         i = free[a]
@@ -131,34 +121,64 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
             M[a, b] = H[i, free[b]]
         M[a, a] += ridge[i] + LIFT * M[a, a]
         step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * np.sign(v[i]))
+    downhill = step.copy()
     try:
         L = np.linalg.cholesky(M)
     except Exception:
-        return -1
+        return step[:0], 0.0
     solve_factored(L, step)
-    t, first = 1.0, -1
-    for a in range(m):
+    return step, downhill @ step
+
+
+@jit
+def _move(H, slopes, v, free, new):
+    for a in range(free.size):
         j = free[a]
-        end = upper[j] if step[a] > 0.0 else lower[j]
-        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
-            end = max(end, 0.0) if v[j] > 0.0 else min(end, 0.0)
-        if step[a] != 0.0 and (end - v[j]) / step[a] < t:
-            t, first = (end - v[j]) / step[a], a
-    for a in range(m):
-        j = free[a]
-        change = t * step[a]
-        if a == first:
-            end = upper[j] if step[a] > 0.0 else lower[j]
-            if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
-                end = max(end, 0.0) if v[j] > 0.0 else min(end, 0.0)
-            change = end - v[j]
-            v[j] = end
-        else:
-            v[j] += change
+        change = new[a] - v[j]
         if change != 0.0:
+            v[j] = new[a]
             for k in range(v.size):
                 slopes[k] += change * H[j, k]
-    return 1 if first < 0 else 0
+
+
+@jit
+def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
+    """Minimise over the coordinates away from kinks and bounds, as far as their signs and bounds last.
+
+    Those that would change their sign or leave the bounds stop there. Should that not pay, all go as far as the first of them.
+    Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
+    """
+    free = np.nonzero((lower < v) & (v < upper) & ((v != 0.0) | (threshold == 0.0)))[0]
+    if free.size == 0:
+        return 1
+    step, decrease = _newton_direction(H, slopes, v, ridge, threshold, free)
+    if step.size == 0:
+        return -1
+    t, ends, new, old, before = 1.0, np.empty(free.size), np.empty(free.size), v[free], slopes.copy()
+    for a in range(free.size):
+        j = free[a]
+        ends[a] = upper[j] if step[a] > 0.0 else lower[j]
+        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
+            ends[a] = max(ends[a], 0.0) if v[j] > 0.0 else min(ends[a], 0.0)
+        new[a] = min(v[j] + step[a], ends[a]) if step[a] > 0.0 else max(v[j] + step[a], ends[a])
+        if new[a] == ends[a] and step[a] != 0.0:
+            t = min(t, (ends[a] - v[j]) / step[a])
+    _move(H, slopes, v, free, new)
+    if t == 1.0:
+        return 1
+    gain = 0.0
+    for a in range(free.size):
+        j = free[a]
+        gain += 0.5 * (new[a] - old[a]) * (before[j] + slopes[j])
+        gain += 0.5 * ridge[j] * (new[a] ** 2 - old[a] ** 2) + threshold[j] * (abs(new[a]) - abs(old[a]))
+    # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
+    if gain > -t * (1.0 - 0.5 * t) * decrease:
+        v[free], slopes[:] = old, before
+        for a in range(free.size):
+            reaches = step[a] != 0.0 and (ends[a] - old[a]) / step[a] <= t
+            new[a] = ends[a] if reaches else old[a] + t * step[a]
+        _move(H, slopes, v, free, new)
+    return 0
 
 
 @jit

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.matrix.linear import Matrix, scale_rows, to_dense
+from dualnewton.matrix.linear import Matrix, scale_columns, scale_rows, to_dense
 
 DENSE_PIECE, FEWEST = 1 << 20, 1 << 7
 """Number of entries per piece of a dense matrix, and minimum number of its columns; a piece of 4000 rows takes about 0.2 s."""
@@ -77,6 +77,19 @@ def add_products(H: np.ndarray, A: Matrix, B: Matrix, check: Callable[[], None])
         # BLAS uses column-major order: this computes Hᵀ += B Aᵀ in place.
         dgemm(1.0, B[:, part].T, A[:, part].T, beta=1.0, c=H.T, trans_a=True, overwrite_c=True)
         check()
+
+
+def last_products(A: Matrix, first: int, weights: np.ndarray) -> np.ndarray:
+    """Return the rows of A D(weights) Aᵀ from ``first`` on; BLAS needs half the multiplications for their symmetric part."""
+    more = A[first:]
+    if sp.issparse(A):
+        return to_dense(scale_columns(more, weights) @ A.T)
+    even = bool((weights == weights[:1]).all())  # needs no scaled copy
+    own, scale = (more, weights[:1].sum()) if even else (more * np.sqrt(weights), 1.0)
+    H = np.empty((len(more), len(A)))
+    H[:, :first] = (own if even else more * weights) @ A[:first].T
+    H[:, first:] = own @ own.T
+    return H if scale == 1.0 else scale * H
 
 
 def sum_of_grams(pieces: Iterable[Matrix], size: int, check: Callable[[], None]) -> np.ndarray:

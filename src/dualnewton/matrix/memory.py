@@ -303,8 +303,12 @@ class MemoryData(Data):
         d, shifted, indices = self.d, bool(origin.any()), np.arange(self.n) if indices is None else indices
         weighted = weights[:, None] * np.column_stack([targets, np.ones(indices.size)])
         H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
+        room = np.zeros((0, d))  # for all pieces: fresh memory takes longer than the subtraction
         for some, own in self._squared_pieces(indices, expanded=shifted or not self.profile.sparse):
-            rows = linear.to_dense(own) - origin if shifted else own
+            rows = own
+            if shifted:
+                room = room if len(room) >= own.shape[0] else np.empty((own.shape[0], d))
+                rows = np.subtract(linear.to_dense(own), origin, out=room[: own.shape[0]])
             H[:d, :d] += outer_products(rows, weights[some], np.float64)
             sums[:d] += rows.T @ weighted[some]
         sums[d] = weighted.sum(axis=0)

@@ -74,10 +74,13 @@ def _takes_all(facts: Facts) -> bool:
 def _proximal_cost(facts: Facts) -> float:
     """Predict the cost of proximal Newton steps; the last ones are over ``used_features`` features.
 
-    For softmax each class has its own features, and their matrix is always formed.
+    For softmax each class has its own features, and their matrix is always formed. A model that is fitted along penalties solves
+    systems of the rows once it uses more features than there are rows.
     """
     tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
     every, used = _takes_all(facts), facts.used_features
+    if walks(facts.problem, tuning):
+        used = min(used, float(costs.n))
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
     steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else 2.0)
     entries = costs.stored * size / costs.d

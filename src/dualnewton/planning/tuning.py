@@ -295,6 +295,8 @@ class Tuning:
         Limit on the entries of all matrices that the models of paths keep.
     largest_walk : int
         Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
+    summed_features : int
+        Largest number of features whose matrix that model may compute at once.
     walk_share : float
         Share of the features with a slope beyond their threshold at w = 0 above which that model uses the matrix of all.
     wide_walk : int
@@ -420,6 +422,7 @@ class Tuning:
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
     largest_walk: int = 2000
+    summed_features: int = 256
     walk_share: float = 0.7
     wide_walk: int = 32
     path_ladder: float = 0.3

@@ -26,12 +26,15 @@ class SetSizes:
         Minimum and maximum number of features of a working set.
     tuning : Tuning
         The tuned numbers.
+    rough : int, optional
+        Number of features from which on a Newton step costs more than a pass.
     """
 
     every: bool
     least: int
     most: int
     tuning: Tuning = DEFAULT
+    rough: int | None = None
 
     @classmethod
     def of(cls, data: Data, tuning: Tuning = DEFAULT, *, columns: int = 1, once: bool, compiled: bool) -> SetSizes:
@@ -43,9 +46,19 @@ class SetSizes:
         return cls(False, affordable(costs), costs.d if by_columns else tuning.largest_matrix, tuning)
 
     @classmethod
-    def of_paths(cls, models: int, tuning: Tuning = DEFAULT) -> SetSizes:
-        """Choose the sizes for a number of models fitted along paths, each of which keeps a matrix."""
-        return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning)
+    def of_paths(cls, models: int, tuning: Tuning = DEFAULT, profile: Profile | None = None) -> SetSizes:
+        """Choose the sizes for a number of models fitted along paths, each of which keeps a matrix.
+
+        Without the profile of the data, no model is solved roughly.
+        """
+        rough = None
+        if profile is not None:
+            rough = math.ceil((6.0 * Costs.of(profile, tuning).data_pass * tuning.rates.factorise) ** (1.0 / 3.0))
+        return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning, rough)
+
+    def is_rough(self, features: int) -> bool:
+        """Whether models of this many features are solved roughly while others may be missing."""
+        return self.rough is not None and features >= self.rough
 
     @property
     def largest_matrix(self) -> int:
@@ -134,15 +147,16 @@ def selects_features(problem: Problem) -> bool:
 
 
 def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
-    """Whether one model uses the matrix of all features, computed in one pass: if they are few, or most will be nonzero.
+    """Whether one model uses the matrix of all features, computed in one pass: if they are few, or most may be nonzero.
 
-    The matrix of some features is gathered column by column, which takes about twice the time per entry. A feature counts as
-    nonzero if its slope at w = 0 exceeds its threshold.
+    The matrix of some features is gathered column by column, which takes about twice the time per entry. A feature may be
+    nonzero if its slope at w = 0 exceeds its threshold; where many do, few may be used in the end, which is why the matrix of
+    more than ``summed_features`` is not computed at once.
     """
     profile, form = problem.data.profile, problem.regularizer.form
     if profile.d <= tuning.least_set:
         return True
-    if profile.d >= profile.n or not sums_moments(profile, tuning):
+    if profile.d >= profile.n or profile.d > tuning.summed_features:
         return False
     pull = -problem.slopes_at_zero
     allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0

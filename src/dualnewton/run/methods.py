@@ -167,7 +167,7 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
     else:
         rows = np.flatnonzero(c > 0.0)
         groups = Groups([rows], [c[rows]], np.ones((1, 1)))
-        sizes = SetSizes.of_paths(1, tuning)
+        sizes = SetSizes.of_paths(1, tuning, data.profile)
         paths = FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes)
     return LeastSquares(problem, paths, start, tol=request.tol, ladder=ladder(data.profile, tuning))
 

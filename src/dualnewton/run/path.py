@@ -69,12 +69,12 @@ def solve_path(
         for stretch in paths.along(penalties, goals, lambda: time.perf_counter() > deadline):
             posed = [like(problem, lam=float(lam)) for lam in lams[len(results) : len(results) + len(stretch.W)]]
             results += _certified(posed, stretch, tol, None if duals else verifier)
-    left = [like(problem, lam=float(lam)) for lam in lams[len(results) :]]  # these use too many features for a matrix
-    for k, own in enumerate([like(problem, lam=float(lam)) for lam in lams[: len(results)]] + left):
+    for k, lam in enumerate(lams):  # the last ones are missing if they use too many features for a matrix
         if k < len(results) and results[k].converged:
             continue
         start = results[k] if k < len(results) else results[-1] if results else None
         rest = None if time_limit is None else max(0.0, deadline - time.perf_counter())
+        own = like(problem, lam=float(lam))
         found = solve(own, tol=tol, max_epochs=max_epochs, time_limit=rest, warm_start=start, tuning=tuning)
         results[k : k + 1] = [found]
     return results
@@ -91,7 +91,7 @@ def _walk_of(problem: Problem, tuning: Tuning) -> tuple[Paths, Verifier | None]:
         return paths, Verifier(moments, problem) if problem.offset is None else None
     rows = np.flatnonzero(c > 0.0)
     groups = Groups([rows], [c[rows]], np.ones((1, 1)))
-    sizes = SetSizes.of_paths(1, tuning)
+    sizes = SetSizes.of_paths(1, tuning, data.profile)
     return FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes), None
 
 
@@ -106,8 +106,9 @@ def _certified(
         pairs = [CertifiedPair(w, float(own), np.zeros(0), proof) for w, own, proof in zip(W, b, proofs, strict=True)]
     if not pairs or any(pair.certificate.relative_gap > tol for pair in pairs):
         pairs = certify_models(problems, list(W), [float(own) for own in b])
+    plan = direct_plan(problems[0], REASON)
     for k, problem in enumerate(problems):
         pair = proved(problem, pairs[k], tol) if pairs[k].certificate.relative_gap <= tol else pairs[k]
         status = Status.CONVERGED if pair.certificate.meets(tol) else Status.NO_PROGRESS
         trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])
-        yield Result.of(pair, status, trace=trace, plan=direct_plan(problem, REASON))
+        yield Result.of(pair, status, trace=trace, plan=plan)

@@ -158,3 +158,29 @@ def test_a_system_of_any_matrix_comes_to_an_end(entry):
     x = active_set.solution(np.full((3, 3), entry), np.ones(3))
     assert x.shape == (3,)
     assert np.isfinite(x).all() or not np.isfinite(entry)
+
+
+@pytest.mark.parametrize("origin", [0.1, 1e6], ids=["near zero", "far from zero"])
+@pytest.mark.parametrize("weights", [None, RNG.uniform(0.5, 2.0, 200)], ids=["plain", "weighted"])
+def test_all_features_at_once_have_the_products_of_centred_ones(origin, weights):
+    X = np.random.default_rng(6).standard_normal((200, 30)) + origin
+    problem = dn.Problem(X, X[:, 0], losses.Squared(), lam=1.0, sample_weight=weights, fit_intercept=True)
+    values = X.copy()
+    rows = thresholds.Rows(problem, values)
+    rows.gather(np.arange(30))
+    c = np.ones(200) if weights is None else weights
+    centred = X - c @ X / c.sum()
+    np.testing.assert_allclose(rows.matrix(), (centred.T * c) @ centred, rtol=1e-6, atol=1e-7)
+    v = np.linspace(-1.0, 1.0, 30)
+    missed = centred @ v - (X[:, 0] - c @ X[:, 0] / c.sum())
+    assert rows.evaluate(v)[0] == pytest.approx(0.5 * c @ np.square(missed), rel=1e-8)
+    np.testing.assert_array_equal(values, X)
+
+
+def test_penalties_fall_in_equal_ratios_to_the_wanted_one():
+    assert thresholds.falling(0.5, 0.3) == (1.0,)
+    assert thresholds.falling(10.0, 0.3) == (1.0,)  # in between there would be a ratio above 0.3
+    assert thresholds.falling(1e3, 0.0) == (1.0,)
+    found = thresholds.falling(100.0, 0.3)
+    np.testing.assert_allclose(found, [100.0 ** (2 / 3), 100.0 ** (1 / 3), 1.0])
+    assert len(thresholds.falling(1e300, 0.3)) == thresholds.MOST_PENALTIES

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualnewton.kernels import quadratic as kernels
+from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.rows import Rows
 from dualnewton.solvers.direct import active_set
 from dualnewton.solvers.prox import column_descent as by_columns
@@ -21,6 +22,8 @@ PENALTIES = {
     "box": (0.1, 0.0, -0.05, 0.2),
     "box away from zero": (0.1, 0.3, 0.1, 0.2),
 }
+
+NEWTON_STEP = Kernel(kernels._newton_step)
 
 
 def penalty_of(kind, m, strength=1.0):
@@ -91,6 +94,22 @@ def test_the_kernel_does_what_numpy_says(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", list(PENALTIES))
+@pytest.mark.parametrize("strength", [3.0, 1e-2], ids=["cut short", "whole"])
+def test_newton_steps_of_the_kernel_do_what_numpy_says(kind, strength):
+    H, slopes, _ = model_of(40, 12)
+    penalty, rng = penalty_of(kind, 12, strength), np.random.default_rng(2)
+    start = penalty.nearest(0.1 * rng.standard_normal(12) * (rng.random(12) < 0.7))
+    here = slopes + H @ start
+    point = quadratic._Point(H, here.copy(), start.copy(), penalty, quadratic.sweeps, quadratic.NEVER)
+    ended, v, moved = point._step(), start.copy(), here.copy()
+    parts = (penalty.ridge, penalty.threshold, penalty.lower, penalty.upper)
+    assert (NEWTON_STEP(H, moved, v, *parts) == 1) == ended
+    np.testing.assert_allclose(v, point.v, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(moved, point.slopes, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(v == 0.0, point.v == 0.0)
+
+
 @pytest.mark.parametrize("kind", list(PENALTIES))
 @pytest.mark.parametrize("with_constant", [False, True])
 def test_sweeps_by_columns_do_what_numpy_says_and_what_the_matrix_would(kind, with_constant):

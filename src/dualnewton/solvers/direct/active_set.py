@@ -56,6 +56,10 @@ class Kinks(NamedTuple):
         """Return the part of some coordinates."""
         return Kinks(self.ridge[some], self.low[some], self.high[some])
 
+    def times(self, factor: float) -> Kinks:
+        """Return the penalty so many times as strong."""
+        return Kinks(factor * self.ridge, factor * self.low, factor * self.high)
+
     def shrunk(self, u: np.ndarray) -> np.ndarray:
         """Return by how much u lies outside the thresholds, with signs; for u = −slopes, the violations of zero coordinates."""
         return u - np.minimum(np.maximum(u, self.low), self.high)

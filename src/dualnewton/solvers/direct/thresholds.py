@@ -5,10 +5,14 @@
 Each turn 1. adds features that violate the optimality conditions to those gathered, 2. minimises over the gathered features
 (``active_set.py``), 3. computes residuals, the slopes of all features and the gap from the rows, not from the Gram matrix, so
 that rounding errors of the latter do not accumulate. The intercept is eliminated: columns and targets are centred.
+
+With more features than examples the first turns have stronger penalties, so that the features in use become more from turn to
+turn: from w = 0 at once, many more would be gathered than are used in the end.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -25,11 +29,21 @@ FEW = 16
 GROWTH, LEAST = 1.0, 16
 """A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
 
-BULKY = 1 << 22
-"""Multiplications n d² from which on this limit also holds where there are fewer features than examples."""
+MOST_OF_THEM = 0.7
+"""Share of up to ``TALL`` features that violate the conditions from which on all are gathered at once."""
+
+TALL, BULKY = 64, 1 << 22
+"""Features d, and multiplications n d², from which on this limit also holds where there are fewer features than examples."""
 
 LARGEST = 512
 """Features whose matrix is formed, even if they are more than the rows."""
+
+RATIO, MOST_PENALTIES = 0.3, 12
+"""With more features than examples: the ratio of the penalties of consecutive turns and their number, at most."""
+
+ROUGHLY, ENOUGH = 0.1, 0.1
+"""Violation, as a fraction of the threshold, at which a turn with a stronger penalty is done; and the fraction of the largest
+violation outside that a turn may leave inside, since the next one is over more features."""
 
 IN_VAIN = 2
 """Consecutive turns that leave more than half of the gap: if there is no feature to add either, rounding has ended progress."""
@@ -40,28 +54,49 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     kinks, rows = kinks_of(problem), Rows(problem, block.rows)
     w = np.zeros(problem.d) if start is None else kinks.nearest(np.asarray(start[0]))
     rows.gather(w.nonzero()[0])
-    best, least, in_vain, steps = w, np.inf, 0, 0
+    best, least, in_vain, steps, stronger, goal = w, np.inf, 0, 0, list[float](), 0.0
     while True:
         losses, slopes = rows.evaluate(w[rows.inside])
         beyond = kinks.shrunk(-slopes)
         if steps or start is not None:
             value, gap = value_and_gap(problem, w, losses, slopes)
-            in_vain = in_vain + 1 if gap > 0.5 * least else 0
+            in_vain = in_vain + 1 if gap > 0.5 * least and goal <= WELL_BELOW * tol else 0
             if gap < least:
                 best, least = w, gap
             if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
                 break
         elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
             break
+        elif problem.d > problem.n:
+            *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), RATIO)
+        here = kinks.times(stronger[0]) if stronger else kinks
+        beyond = here.shrunk(-slopes) if stronger else beyond
         more = wanted(beyond, rows.inside, problem.n)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
-        model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], kinks.only(rows.inside))
+        left = float((np.abs(beyond[more]) / here.high[more]).max(initial=0.0))
+        goal = ROUGHLY if stronger else max(WELL_BELOW * tol, ENOUGH * left)
+        model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], here.only(rows.inside))
         w = np.zeros(problem.d)
-        w[rows.inside] = model.minimise(WELL_BELOW * tol, lambda: time.perf_counter() > deadline)
+        w[rows.inside] = model.minimise(goal, lambda: time.perf_counter() > deadline)
+        beyond[rows.inside] = 0.0
+        if stronger and not beyond.any():  # all features that it asks for were gathered
+            del stronger[0]
         steps += 1
     return Found(best, float(rows.intercept(best[rows.inside])), max(steps, 1))
+
+
+def falling(highest: float, ratio: float) -> tuple[float, ...]:
+    """Return falling multiples of a penalty in equal ratios, from below ``highest`` to one.
+
+    The ratios are about the given one, but none is above it where there are several multiples, and less where these would be
+    too many; with zero there is one.
+    """
+    steps = 1
+    if ratio > 0.0 and 1.0 < highest < math.inf:
+        steps = min(max(1, math.floor(math.log(highest) / -math.log(ratio))), MOST_PENALTIES)
+    return *(highest ** (1.0 - k / steps) for k in range(1, steps)), 1.0
 
 
 def kinks_of(problem: Problem) -> Kinks:
@@ -90,8 +125,10 @@ def wanted(beyond: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
     beyond = np.abs(beyond)
     beyond[inside] = 0.0
     found = beyond.nonzero()[0]
+    if d <= min(TALL, n) and not inside.size and found.size >= MOST_OF_THEM * d:
+        return np.arange(d)
     most = max(LEAST, int(GROWTH * inside.size))
-    if (d <= n and n * d * d <= BULKY) or found.size <= most:
+    if (d <= n and (d <= TALL or n * d * d <= BULKY)) or found.size <= most:
         return found
     return np.sort(found[np.argpartition(-beyond[found], most - 1)[:most]])
 
@@ -105,6 +142,9 @@ class Rows:
         The features gathered, in the order of their gathering.
     A : array of shape (n, m)
         √c_i times their centred values.
+    shift : array of shape (m,), optional
+        What is still to be subtracted from A. All features at once are not copied to centre them, unless their products would
+        lose digits.
     """
 
     def __init__(self, problem: Problem, values: np.ndarray) -> None:
@@ -119,14 +159,18 @@ class Rows:
         self.targets = t if self.roots is None else (self.roots * t.T).T
         self.inside, self.A, self.means = np.empty(0, dtype=np.intp), np.empty((len(t), 0)), np.empty(0)
         self.H: np.ndarray | None = None
+        self.shift: np.ndarray | None = None
 
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
         if not features.size:
             return
-        more = self.values.take(features, axis=1)
+        every = self.roots is None and features.size == self.values.shape[1] <= len(self.values)
+        more = self.values if every else self.values.take(features, axis=1)
         means = self.shares @ more if self.fit_intercept else np.zeros(len(features))
-        if self.fit_intercept:
+        if every:
+            self.shift = means if self.fit_intercept else None
+        elif self.fit_intercept:
             more -= means
         if self.roots is not None:
             more *= self.roots[:, None]
@@ -146,6 +190,13 @@ class Rows:
         old = 0 if self.H is None else len(self.H)
         if self.H is None:
             self.H = self.A.T @ self.A
+            if self.shift is not None:
+                lost = len(self.A) * self.shift
+                if np.all(lost * self.shift <= 0.5 * self.H.diagonal()):
+                    self.H -= np.multiply.outer(lost, self.shift)
+                else:
+                    self.A, self.shift = self.A - self.shift, None
+                    self.H = self.A.T @ self.A
         elif old < m:
             H = np.empty((m, m))
             H[:old, :old] = self.H
@@ -157,6 +208,8 @@ class Rows:
     def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
         r = self.A @ v - self.targets
+        if self.shift is not None:
+            r -= self.shift @ v
         mass = r if self.roots is None else (self.roots * r.T).T
         one = mass.ndim == 1
         if self.fit_intercept:  # the sum is zero but for rounding, which features far from zero would amplify

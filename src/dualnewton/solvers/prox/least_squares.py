@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct.thresholds import falling
 from dualnewton.solvers.protocol import Method, PrimalPoint
 from dualnewton.solvers.prox.model import expected_gap
 from dualnewton.solvers.prox.paths import Paths, PathsState
@@ -78,8 +79,9 @@ class LeastSquares(Method):
     ) -> None:
         self.problem, self.paths, self.penalty = problem, paths, Penalty.of(problem)
         w = self.penalty.nearest(start[0])
-        paths.begin(w[None])
-        strengths = _ladder(self.penalty, paths.gradient[0], ladder) if not w.any() else (1.0,)
+        paths.begin(w[None], None if w.any() else problem.slopes_at_zero[None])
+        highest = float((np.abs(paths.gradient[0]) / self.penalty.threshold).max(initial=0.0))
+        strengths = (1.0,) if w.any() else falling(highest, ladder)
         self.place = self._place(strengths, max(WELL_BELOW * tol, FINEST))
 
     def _place(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> Place:
@@ -128,13 +130,3 @@ class LeastSquares(Method):
     def restore(self, state: tuple[Place, PathsState]) -> None:
         self.place, paths = state
         self.paths.restore(paths)
-
-
-def _ladder(penalty: Penalty, gradient: np.ndarray, ratio: float) -> tuple[float, ...]:
-    """Return falling multiples of a penalty, from less than the largest that matters at w = 0 to one."""
-    highest = float((np.abs(gradient) / penalty.threshold).max(initial=0.0))
-    strengths, strength = [], ratio * highest
-    while ratio > 0.0 and strength * ratio > 1.0:
-        strengths.append(strength)
-        strength *= ratio
-    return *strengths, 1.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualnewton.matrix import Data, linear
+from dualnewton.matrix import Data, grams, linear
 from dualnewton.objective.moments import Moments
 from dualnewton.solvers.prox.row_systems import RowSum, RowSystems
 from dualnewton.solvers.prox.subproblem import Penalty
@@ -32,6 +32,10 @@ CHECKED = 1 << 23
 STRONG = 0.8
 """Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong
 rule), but none with a slope below this fraction of the threshold: few of them would come in."""
+
+
+ENOUGH = 0.1
+"""Fraction of the largest violation outside that a walk may leave inside, since the next one is over more features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +140,8 @@ class Paths(ABC):
     passes: int = 0
 
     @abstractmethod
-    def begin(self, W: np.ndarray | None = None) -> None:
-        """Go to the models W, of shape (F, d); to zero if there are none."""
+    def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:
+        """Go to the models W, of shape (F, d); to zero if there are none. The gradient there may be known."""
 
     @abstractmethod
     def advance(
@@ -213,7 +217,7 @@ class FromMoments(Paths):
         squares = np.array([float(own @ np.square(y - float(m[0]))) for own, m in zip(c, target_mean, strict=True)])
         return cls(second, cross[:, :, 0], mean, target_mean[:, 0], squares, compiled=compiled)
 
-    def begin(self, W: np.ndarray | None = None) -> None:
+    def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:  # noqa: ARG002
         self._stand(np.zeros(self.cross.shape) if W is None else W)
 
     def _stand(self, V: np.ndarray) -> None:
@@ -264,8 +268,6 @@ class FromColumns(Paths):
         self.fit_intercept, F = fit_intercept, len(groups.factors)
         c = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)])
         self.c, self.totals = c, c.sum(axis=1)
-        shifted = fit_intercept and not data.profile.sparse
-        self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
         self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
         self.y, self.ahead = y, 1
         self.last: Penalty | None = None
@@ -274,7 +276,7 @@ class FromColumns(Paths):
     def _clear(self) -> None:
         """Forget all features."""
         F, shifted = len(self.totals), self.fit_intercept and not self.data.profile.sparse
-        self.gathered = Gathered(self.data, self.sizes, self.origin if shifted else None)
+        self.gathered = Gathered(self.data, self.sizes, self.c[0] / self.totals[0] if shifted else None)
         self.inside, self.parts = np.zeros(0, dtype=np.intp), list[linear.Matrix]()
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, self.data.d)), np.zeros(F)
@@ -324,13 +326,9 @@ class FromColumns(Paths):
             parts, dense = self.parts or [None] * len(self.groups.rows), not linear.is_sparse(rows)
             each = zip(parts, (rows[old:, own] for own in self.groups.rows), strict=True)
             self.parts = [more if part is None else linear.stacked([part, more], dense=dense) for part, more in each]
-        pieces = [part[old:] for part in self.parts]
-        weighted = [
-            more * c[0] if c.size and np.ptp(c) == 0.0 else linear.scale_columns(more, c)
-            for more, c in zip(pieces, self.groups.c, strict=True)
-        ]
-        products = [linear.to_dense(each @ part.T) for each, part in zip(weighted, self.parts, strict=True)]
-        cross = [np.asarray(each @ self.y[rows]) for each, rows in zip(weighted, self.groups.rows, strict=True)]
+        products = [grams.last_products(part, old, c) for part, c in zip(self.parts, self.groups.c, strict=True)]
+        targets = [c * self.y[rows] for c, rows in zip(self.groups.c, self.groups.rows, strict=True)]
+        cross = [np.asarray(part[old:] @ own) for part, own in zip(self.parts, targets, strict=True)]
         first = self.first[:, old:]
         self.cross = np.append(self.cross, self.groups.summed(cross) - first * self.target_mean[:, None], axis=1)
         H = self.groups.summed(products)
@@ -348,22 +346,29 @@ class FromColumns(Paths):
             H[:, :held, :held] = self.H
             self.H = H
 
-    def _missing(self, scores: np.ndarray) -> np.ndarray:
-        """Return the features outside with the highest positive scores, at most about as many as there are inside."""
+    def _gather_worst(self, scores: np.ndarray) -> float:
+        """Gather the features outside with the highest positive scores, at most about as many as there are inside.
+
+        Return the highest score of those that stay outside, zero if none is positive.
+        """
         scores = np.where(self.gathered.place < 0, scores, 0.0)
-        wanted = np.flatnonzero(scores > 0.0)
-        most = max(self.sizes.least, self.inside.size)
-        return wanted if wanted.size <= most else np.sort(wanted[np.argpartition(-scores[wanted], most - 1)[:most]])
+        wanted, rest = np.flatnonzero(scores > 0.0), 0.0
+        if wanted.size > (most := max(self.sizes.least, self.inside.size)):
+            order = np.argpartition(-scores[wanted], most - 1)
+            rest = float(scores[wanted[order[most:]]].max())
+            wanted = np.sort(wanted[order[:most]])
+        self.gather(wanted)
+        return rest
 
     # The walk ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, W: np.ndarray | None = None) -> None:
+    def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:
         if self.systems is not None:
             self._clear()
         W = np.zeros((len(self.totals), self.data.d)) if W is None else W
         self.gather(np.flatnonzero(W.any(axis=0) & (self.gathered.place < 0)))
         self.V, self.last, self.ahead = W[:, self.inside], None, 1
-        gradients, losses = self._evaluated(self.V[None])
+        gradients, losses = self._evaluated(self.V[None], None if gradient is None else gradient[None])
         self.gradient, self.losses = gradients[0], losses[0]
 
     def advance(
@@ -374,16 +379,20 @@ class FromColumns(Paths):
         if self.last is not None:
             bound = np.maximum(2.0 * bound - self.last.threshold, STRONG * bound)
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
-        self.gather(self._missing(nearly))
+        left = self._gather_worst(nearly)  # the largest violation outside, as far as it is known
         while self.inside.size <= (self.sizes.most if self.systems is None else self.data.d):
-            some = slice(min(self.ahead, max(1, CHECKED // self.gradient.size)))
+            slack = ENOUGH * left if self.sizes.is_rough(self.inside.size) else 0.0
+            some = slice(1 if slack > 0.0 else min(self.ahead, max(1, CHECKED // self.gradient.size)))
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
-            found = self._walked(start, inner, goals[some], is_over)
+            found = self._walked(start, inner, [max(goal, slack) for goal in goals[some]], is_over)
             gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
             worst[:, self.inside] = 0.0
+            if slack > goals[0]:  # the walk may have reached the goal all the same
+                own = inner[0].violations(found[0], gradients[0][:, self.inside])
+                worst[0, self.inside] = own.max(axis=0)
             fine = (worst.max(axis=1) <= goals[some]) | is_over()
             good = len(fine) if fine.all() else int(np.argmin(fine))
             if good:
@@ -393,7 +402,9 @@ class FromColumns(Paths):
                 self.ahead = min(AHEAD, 2 * self.ahead) if good == len(fine) else max(1, good)
                 return found[:good]
             self.V, self.ahead = found[0], max(1, self.ahead // 2)
-            self.gather(self._missing(worst[0]))
+            worst[0, self.inside] = 0.0
+            left = float(worst[0].max())
+            self._gather_worst(worst[0])
         return None
 
     def _walked(
@@ -410,20 +421,22 @@ class FromColumns(Paths):
             return self.systems.walk(start, penalties, goals, is_over)
         return walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
 
-    def _evaluated(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _evaluated(self, V: np.ndarray, gradients: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return gradients, of shape (strengths, F, d), and losses of models; the intercepts are at their best."""
-        self.passes += 1
         (A, F, m), rows = V.shape, self.gathered.rows
         b = self._best(V, self.first / self.totals[:, None])
         fitted = np.zeros((self.data.n, A * F)) if rows is None else np.asarray(rows.T @ V.reshape(-1, m).T)
         missed = fitted.reshape(-1, A, F) + b - self.y[:, None, None]
         R = missed * self.c.T[:, None, :]
         losses = 0.5 * np.einsum("iaf,iaf->af", missed, R)
+        if gradients is not None:
+            return gradients, losses
+        self.passes += 1
         columns = R.reshape(-1) if A * F == 1 else R.reshape(-1, A * F)
         return self.data.transposed_times(columns).T.reshape(A, F, -1), losses
 
     def intercepts(self, V: np.ndarray) -> np.ndarray:
-        return self._best(V, self.first / self.totals[:, None] + self.origin[self.inside])
+        return self._best(V, self.first / self.totals[:, None] + self.gathered.means)
 
     def _best(self, V: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Return the best intercepts for features with these means."""

@@ -77,7 +77,7 @@ class Penalty:
 
     def times(self, factor: float) -> Penalty:
         """Return the penalty so many times as strong, with the same bounds."""
-        return replace(self, ridge=factor * self.ridge, threshold=factor * self.threshold)
+        return Penalty(factor * self.ridge, factor * self.threshold, self.lower, self.upper)
 
     def value(self, w: np.ndarray) -> float:
         """Return the sum, at a point within the bounds."""

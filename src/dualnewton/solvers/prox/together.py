@@ -19,7 +19,7 @@ from dualnewton.solvers.deadline import Until
 from dualnewton.solvers.prox.rounds import ROUNDING
 from dualnewton.solvers.prox.subproblem import Penalty, minimise, rounds_of, sweep_of
 
-MOST = (40, 4)
+MOST = (40, 1)
 """Rounds of the kernel, and the Newton steps of each that may end at a bound or a change of sign."""
 
 MOST_STEPS = 8

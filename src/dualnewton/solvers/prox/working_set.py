@@ -43,6 +43,9 @@ class Sizes(Protocol):
     def by_entries(self, stored: int, features: int) -> bool:
         """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
 
+    def is_rough(self, features: int) -> bool:
+        """Whether models of so many features are solved roughly while others may be missing."""
+
 
 class Features(ABC):
     """Where the curvature of coordinates comes from; coordinate k d + j is feature j in column k."""
@@ -102,15 +105,21 @@ class Gathered(Features):
         The data.
     sizes : Sizes
         Decisions about storage and sizes.
-    origin : array of shape (d,), optional
-        Subtracted from the features of dense data.
+    shares : array of shape (n,), optional
+        Weights of the examples, whose sum is one: the mean of a feature is subtracted from it.
+
+    Attributes
+    ----------
+    means : array
+        Of the features in ``rows``; zeros where none are subtracted.
     """
 
-    def __init__(self, data: Data, sizes: Sizes, origin: np.ndarray | None = None) -> None:
-        self.data, self.sizes, self.origin = data, sizes, origin
+    def __init__(self, data: Data, sizes: Sizes, shares: np.ndarray | None = None) -> None:
+        self.data, self.sizes, self.shares, self.means = data, sizes, shares, np.zeros(0)
         self.place = np.full(data.d, -1)
         self.count = self.stored = 0
         self.rows: linear.Matrix = None
+        self.room = np.empty((0, data.n))
         self.order: list[np.ndarray] = []  # the features of each gathering
 
     def state(self) -> tuple[np.ndarray, ...]:
@@ -126,14 +135,29 @@ class Gathered(Features):
         if missing.size:
             more = self.data.columns(missing)
             self.order.append(missing)
-            if self.origin is not None:
-                more -= self.origin[missing, None]
+            means = np.zeros(missing.size) if self.shares is None else more @ self.shares
+            if self.shares is not None:
+                more -= means[:, None]
+            self.means = np.append(self.means, means)
             self.place[missing] = self.count + np.arange(missing.size)
             self.count += missing.size
             self.stored += more.nnz if linear.is_sparse(more) else more.size
             dense = self.stored > self.sizes.thin_share * self.data.n * self.count
-            self.rows = linear.stacked([more] if self.rows is None else [self.rows, more], dense=dense)
+            self.rows = self._appended(more, dense=dense)
         return self.place[features]
+
+    def _appended(self, more: linear.Matrix, *, dense: bool) -> linear.Matrix:
+        """Return the rows with more of them; an array has room for as many again, so that few gatherings copy it."""
+        rows = more[:0] if self.rows is None else self.rows
+        old, size = rows.shape[0], rows.shape[0] + more.shape[0]
+        if not dense or linear.is_sparse(rows) or linear.is_sparse(more):
+            return linear.stacked([rows, more], dense=dense)
+        if size > len(self.room):
+            self.room = more if old == 0 else np.empty((2 * size, self.data.n))
+            self.room[:old] = rows
+        if old:
+            self.room[old:size] = more
+        return self.room[:size]
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix:
         places = self.places(features)
