@@ -66,9 +66,9 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
 
 def tuning_for(problem: Problem, request: Request, models: int) -> Tuning:
     """Return the tuning by which methods are compared; adjusted to threads and models if the method is "auto"."""
-    auto = request.n_threads > 1 and request.method == "auto" and request.tau == "auto"
-    apart = 1 if problem.loss.kinked else models
-    return on_threads(request.tuning, problem.data.profile, request.n_threads, apart) if auto else request.tuning
+    if request.n_threads == 1 or request.method != "auto" or request.tau != "auto":
+        return request.tuning
+    return on_threads(request.tuning, problem.data.profile, request.n_threads, 1 if problem.loss.kinked else models)
 
 
 def has_model(start: Any) -> bool:
