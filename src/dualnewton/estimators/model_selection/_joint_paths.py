@@ -21,6 +21,7 @@ from dualnewton.objective.moments import Centred
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.run.result import Result
+from dualnewton.solvers.prox.joint_paths import JointPath
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of
 
 BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, computed in one pass over the data"
@@ -44,12 +45,6 @@ then is left to the certificate and the solver after it."""
 
 AT_ONCE = 1 << 24
 """Entries of the moments, times columns and values of alpha, between two checks of the time limit."""
-
-
-AHEAD, STRONG, OUTSIDE = 16, 0.8, 0.2
-"""Three numbers: the most alphas between two checks of the features outside the working set; the fraction of the threshold above
-which a feature may enter the working set before it violates the optimality conditions (see ``solvers/prox/paths.py``); and the
-allowed violation of the features outside, as a fraction of the threshold times the wanted gap."""
 
 
 class Path(NamedTuple):
@@ -150,10 +145,9 @@ class JointPaths:
 
 
 class JointColumns(JointPaths):
-    """The same for dense data with fewer rows than features: moments of the features in the working set only.
+    """The same for dense data with fewer rows than features: products of the features in use only, and interpolated models.
 
-    Passes over the rows of a fold check the features outside for several alphas at once; those that violate the optimality
-    conditions enter the working set. None leaves it, since weaker penalties use more features.
+    See :mod:`dualnewton.solvers.prox.joint_paths`.
     """
 
     def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
@@ -174,56 +168,6 @@ class JointColumns(JointPaths):
             A -= mean
         roots = np.sqrt(c)[:, None]
         A *= roots
-        models = self._gathering(A, roots * (T - target_mean), ridges, thresholds, tol)
+        rows = A, roots * (T - target_mean)
+        models = JointPath(*rows, ridges, thresholds, tol, self.sweep, lambda: self.session.is_over).solve()
         return Path(models, target_mean - models @ mean)
-
-    def _gathering(
-        self, A: np.ndarray, T: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float
-    ) -> np.ndarray:
-        """Return the minima for centred rows A and targets T, of shape (alphas, K, d)."""
-        K, d = T.shape[1], A.shape[1]
-        models, inside, H = np.zeros((len(ridges), K, d)), np.zeros(0, dtype=np.intp), np.zeros((0, 0))
-        slopes, W, squares = -(T.T @ A), np.zeros((K, d)), float(np.vdot(T, T))
-        done, ahead, last = 0, 1, np.inf
-        while done < len(ridges):
-            bound = max(2.0 * thresholds[done] - last, STRONG * thresholds[done]) if done else thresholds[done]
-            outside = feature_norms(slopes)
-            outside[inside] = 0.0
-            more = np.flatnonzero(outside > bound)
-            inside = np.concatenate([inside, more])
-            columns = A.take(inside, axis=1)
-            H = _bordered(H, columns)
-            part = slice(done, done + ahead)
-            found = np.zeros((len(ridges[part]), K, inside.size))
-            own, V = np.ascontiguousarray(slopes[:, inside]), np.ascontiguousarray(W[:, inside])
-            along = V @ H - own
-            if inside.size:
-                self._follow_minima(H, along, squares, own, V, ridges[part], thresholds[part], tol, found)
-            missed = (columns @ found.reshape(len(found) * K, inside.size).T).reshape(len(A), -1, K) - T[:, None]
-            each = (missed.reshape(len(A), -1).T @ A).reshape(-1, K, d)
-            norms = np.sqrt(np.einsum("akj,akj->aj", each, each))
-            norms[:, inside] = 0.0
-            fine = (norms.max(axis=1, initial=0.0) <= (1.0 + OUTSIDE * tol) * thresholds[part]) | self.session.is_over
-            good = len(fine) if fine.all() else int(np.argmin(fine))
-            at = max(good - 1, 0)
-            W, slopes = np.zeros((K, d)), each[at]
-            W[:, inside] = found[at]
-            if good:
-                models[done : done + good, :, inside] = found[:good]
-                last, done = thresholds[done + at], done + good
-                ahead = min(AHEAD, 2 * ahead) if good == len(fine) else max(1, good)
-            else:
-                last, ahead = np.inf, max(1, ahead // 2)
-        return models
-
-
-def _bordered(H: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Extend a Gram matrix of the first columns to all given columns."""
-    old, size = len(H), columns.shape[1]
-    if old == size:
-        return H
-    whole = np.empty((size, size))
-    whole[:old, :old] = H
-    whole[old:] = columns[:, old:].T @ columns
-    whole[:old, old:] = whole[old:, :old].T
-    return whole
