@@ -156,9 +156,7 @@ class JointPath:
         way = thresholds[left.place] - thresholds[right.place]
         return (thresholds[left.place] - thresholds[places]) / (way or 1.0)
 
-    def _interpolated(
-        self, left: Knot, right: Knot, places: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _interpolated(self, left: Knot, right: Knot, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return models and slopes of the features that one of two knots uses, and these features."""
         used = np.flatnonzero(left.W.any(axis=0) | right.W.any(axis=0))
         f = self._fractions(left, right, places)[:, None, None]
