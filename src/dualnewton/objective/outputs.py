@@ -15,7 +15,7 @@ ROUNDED = 1e-14
 
 def certify_path(
     problem: Problem, lams: Sequence[float], models: np.ndarray, intercepts: np.ndarray
-) -> tuple[list[Certificate], np.ndarray]:
+) -> list[Certificate]:
     """Certify models of the squared loss of K outputs for several λ, in two products with X and a few sums for all models.
 
     With the residuals ρ_i = W a_i + b − y_i, their weighted mean m, α_i = m − ρ_i, which is balanced, and C = Σ c_i
@@ -37,8 +37,8 @@ def certify_path(
 
     Returns
     -------
-    list of Certificate, array of shape (n, models, K)
-        The certificates, and the residuals ρ of all rows, including rows of weight zero.
+    list of Certificate
+        Of each model.
     """
     data, g, n, c = problem.data, problem.g, problem.n, problem.c
     Y = problem.y.reshape(n, -1)
@@ -65,4 +65,4 @@ def certify_path(
         primal = 0.5 * squares[k] / n + lam * g.value(lengths[k])
         dual = (r * along[k] - 0.5 * r * r * own[k]) / n - lam * g.conjugate(r * bar)
         certificates.append(Certificate(float(primal), float(dual)))
-    return certificates, missed
+    return certificates

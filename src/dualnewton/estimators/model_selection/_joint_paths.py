@@ -3,21 +3,25 @@
     n P(W, b) = (n/Σc) Σ_i ½ c_i ‖W x_i + b − y_i‖² + Σ_j ½ ridge ‖W_j‖² + threshold ‖W_j‖
 
 The moments of a fold are sums over groups of rows that are in the same training sets. Along a path each fit starts from the
-one before. Certificates do not use the moments: every model is certified on the data.
+one before. The verifier certifies the models from the same moments, with a bound on the rounding errors
+(:mod:`dualnewton.objective.moments`); the chosen model, and those that miss the tolerance, are certified on the data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._certified import finished
+from dualnewton.estimators.model_selection._certified import TOGETHER, finished
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
-from dualnewton.objective.moments import Centred
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.moments import Centred, Verifier
+from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.run.result import Result
@@ -48,7 +52,7 @@ AT_ONCE = 1 << 24
 
 
 class Path(NamedTuple):
-    """The models of a fold for some alphas: W of shape (alphas, K, d) and b of shape (alphas, K)."""
+    """The models of a fold for decreasing alphas: W of shape (alphas, K, d) and b of shape (alphas, K)."""
 
     W: np.ndarray
     b: np.ndarray
@@ -84,8 +88,8 @@ class JointPaths:
 
     def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
         moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
-        self.n = n
-        self.centred = [each.times(n / each.total).centred(fit_intercept=fit_intercept) for each in moments]
+        self.n, self.moments = n, [each.times(n / each.total) for each in moments]
+        self.centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
         each = zip(folds.and_all_rows().weights(c), self.centred, strict=True)
         self.squares = [n / own.sum() * float(own @ np.square(data.y - m.target_mean).sum(axis=1)) for own, m in each]
 
@@ -94,6 +98,11 @@ class JointPaths:
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
         each = zip(self.centred, self.squares, strict=True)
         return [self._path(own, squares, ridges, thresholds, tol) for own, squares in each]
+
+    def certificates(self, fold: int, problem: Problem, lams: Sequence[float], path: Path) -> list[Certificate]:
+        """Certify the models of a fold, whose problem is given for some λ, for all alphas."""
+        W = path.W[:, 0] if problem.columns == 1 else path.W
+        return Verifier(self.moments[fold], problem).certificates(W, path.b, np.asarray(lams))
 
     def _path(self, own: Centred, squares: float, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         H, along = np.ascontiguousarray(own.second), np.ascontiguousarray(own.cross.T)
@@ -158,6 +167,14 @@ class JointColumns(JointPaths):
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
         return [self._of_fold(c, ridges, thresholds, tol) for c in self.weights]
 
+    def certificates(self, fold: int, problem: Problem, lams: Sequence[float], path: Path) -> list[Certificate]:  # noqa: ARG002
+        """Certify the models on the data, several at a time."""
+        step, certificates = max(1, TOGETHER // (problem.n * problem.columns)), list[Certificate]()
+        for low in range(0, len(lams), step):
+            part = slice(low, low + step)
+            certificates += certify_path(problem, lams[part], path.W[part], path.b[part])
+        return certificates
+
     def _of_fold(self, c: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         rows = np.flatnonzero(c)
         c = (self.n / c.sum()) * c[rows]
@@ -168,6 +185,6 @@ class JointColumns(JointPaths):
             A -= mean
         roots = np.sqrt(c)[:, None]
         A *= roots
-        rows = A, roots * (T - target_mean)
-        models = JointPath(*rows, ridges, thresholds, tol, self.sweep, lambda: self.session.is_over).solve()
+        centred, is_over = roots * (T - target_mean), lambda: self.session.is_over
+        models = JointPath(A, centred, ridges, thresholds, tol, self.sweep, is_over).solve()
         return Path(models, target_mean - models @ mean)

@@ -23,7 +23,6 @@ from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
 from dualnewton.objective.alike import like
-from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import gathers_columns, sums_moments
 from dualnewton.regularizers import mixed
@@ -162,7 +161,7 @@ class _OverFolds(OverFolds, MultiTaskElasticNet):
 def _by_moments(
     paths: JointPaths, posed: Sequence[Problem], errors: _Errors, ratio: float, alphas: np.ndarray
 ) -> Iterator[Scored]:
-    """Yield the outcomes for decreasing alphas: first all paths, then, fold by fold, certificates of several alphas together.
+    """Yield the outcomes for decreasing alphas: first all paths, then, fold by fold, all certificates.
 
     The problems are those of the folds and, last, of all rows, for any λ.
     """
@@ -173,37 +172,31 @@ def _by_moments(
     *of_folds, whole = posed
     found = paths.along(ratio, alphas, session.goal)
     lams = [mixed(float(alpha), ratio, joint=True)[0] for alpha in alphas]
-    together = max(1, TOGETHER // (whole.n * whole.columns))
-    for low in range(0, len(lams), together):
-        some = range(low, min(low + together, len(lams)))
-        each = [_certified(session, problem, path, lams, some, partial(errors.of_missed, k), partial(errors.of, k))
-                for k, (problem, path) in enumerate(zip(of_folds, found, strict=False))]  # fmt: skip
-        for k in some:
-            own = [fold[k - low] for fold in each]
-            final = partial(_whole, session, like(whole, lam=lams[k]), found[-1], k)
-            yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
+    each = [
+        _certified(paths, fold, problem, path, lams, errors)
+        for fold, (problem, path) in enumerate(zip(of_folds, found, strict=False))
+    ]
+    for k, lam in enumerate(lams):
+        own = [fold[k] for fold in each]
+        final = partial(_whole, session, like(whole, lam=lam), found[-1], k)
+        yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
 
 
 def _certified(
-    session: GridSession,
-    problem: Problem,
-    path: JointPath,
-    lams: Sequence[float],
-    some: range,
-    error_of: Callable[[np.ndarray], np.ndarray],
-    error_of_model: Callable[[Sequence[Result]], float],
+    paths: JointPaths, fold: int, problem: Problem, path: JointPath, lams: Sequence[float], errors: _Errors
 ) -> list[tuple[Outcome, float]]:
-    """Certify the models of a fold for some alphas, solve those that miss ``tol``, and return outcomes and errors."""
-    part = slice(some.start, some.stop)
-    proofs, missed = certify_path(problem, lams[part], path.W[part], path.b[part])
+    """Certify the models of a fold, solve those that miss ``tol``, and return outcomes and errors."""
+    session = paths.session
+    proofs = paths.certificates(fold, problem, lams, path)
     seen = [
-        (Outcome(proof, Status.CONVERGED, 1.0), error) for proof, error in zip(proofs, error_of(missed), strict=True)
+        (Outcome(proof, Status.CONVERGED, 1.0), float(error))
+        for proof, error in zip(proofs, errors.of_models(fold, path.W, path.b), strict=True)
     ]
     session.report([outcome for outcome, _ in seen])
-    for place, k in enumerate(some):
-        if proofs[place].relative_gap > session.tol:
+    for k, proof in enumerate(proofs):
+        if proof.relative_gap > session.tol:
             result = path.solved(session, like(problem, lam=lams[k]), k)
-            seen[place] = Outcome.of(result), error_of_model([result])
+            seen[k] = Outcome.of(result), errors.of(fold, [result])
     return seen
 
 
@@ -219,19 +212,21 @@ class _Errors:
 
     def of(self, fold: int, results: Sequence[Result]) -> float:
         """Return the error of a model: one result for all outputs, or one for each."""
-        rows = self.tests[fold]
         W, b = np.vstack([result.w for result in results]), np.hstack([result.intercept for result in results])
-        missed = np.asarray(self.data.matrix.rows(rows) @ W.T) + b - self.data.y[rows]
-        return float(self._mean(rows, missed[:, None, :])[0])
+        return float(self.of_models(fold, W[None], b[None])[0])
 
-    def of_missed(self, fold: int, missed: np.ndarray) -> np.ndarray:
-        """Return the errors of several models, given the residuals of all rows, of shape (n, models, K)."""
+    def of_models(self, fold: int, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return the errors of several models, W of shape (models, K, d) and b of shape (models, K)."""
         rows = self.tests[fold]
-        return self._mean(rows, missed[rows])
-
-    def _mean(self, rows: np.ndarray, missed: np.ndarray) -> np.ndarray:
+        held_out, Y = self.data.matrix.rows(rows), self.data.y[rows][:, None, :]
         weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
-        return np.asarray(np.average(np.square(missed).mean(axis=2), axis=0, weights=weights))
+        step, found = max(1, TOGETHER // Y.size), []
+        for low in range(0, len(W), step):
+            part = slice(low, low + step)
+            margins = np.asarray(held_out @ W[part].reshape(-1, W.shape[2]).T)
+            missed = margins.reshape(len(rows), *b[part].shape) + (b[part] - Y)
+            found.append(np.average(np.square(missed).mean(axis=2), axis=0, weights=weights))
+        return np.concatenate(found)
 
 
 class _Search:

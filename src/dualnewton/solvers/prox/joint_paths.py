@@ -1,12 +1,12 @@
-"""Least squares of K outputs with a joint penalty along falling strengths, with fewer rows than features: minima and lines between them.
+"""Paths of least squares of K outputs with a joint penalty, for fewer rows than features: some minima, and lines between them.
 
     n P(W) = ½‖AWᵀ − T‖² + Σ_j ½ ridge ‖W_j‖² + threshold ‖W_j‖
 
-Only some strengths (*knots*) are solved. Between two knots, coefficients and residuals are interpolated linearly in the threshold.
-If ‖A_jᵀR‖ ≤ threshold holds for the residuals R of both, it holds for those between, by convexity: the dual point of an
-interpolated model is feasible for all features, and its gap is of second order in the distance of the knots. (A model
-extrapolated from two knots violates the constraints of all features in use to first order.) Where a gap between two knots exceeds
-the tolerance, the strength in the middle becomes a knot, too.
+Only some strengths (*knots*) are solved. Between two knots, coefficients and residuals are interpolated linearly in the
+threshold. If ‖A_jᵀR‖ ≤ threshold holds for the residuals R of both, it holds for those between, by convexity: the dual point
+of an interpolated model is feasible for all features, and its gap is of second order in the distance of the knots. (A model
+extrapolated from two knots violates the constraints of all features in use to first order.) Where a gap between two knots
+exceeds the tolerance, the strength in the middle becomes a knot, too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ AHEAD = 6
 """Largest distance of two knots, in strengths. (Farther knots are fewer, and take more Newton steps each.)"""
 
 EXTRAPOLATED = np.array([0.0, 0.5, 1.0])
-"""Parts of the way from a knot to the extrapolated model, of which the one with the least objective is where the next knot begins."""
+"""Parts of the way from a knot to the extrapolated model: the next knot begins at the one with the least objective."""
 
 KNOT, BETWEEN = 0.25, 0.9
-"""Fractions of the wanted relative gap that a knot and an interpolated model may have; certificates have other rounding errors."""
+"""Fractions of the wanted relative gap that a knot and an interpolated model may have. (The certificate rounds differently.)"""
 
 FEWEST, ENTERING = 50, 0.5
 """Features that may enter a working set at a time: at least, and as a fraction of the features in use."""
