@@ -27,6 +27,10 @@ SOME = 1024
 """Least number of rows whose mean is the origin of the moments (all rows if there are fewer)."""
 
 
+EXPANDED = 1 << 17
+"""Entries up to which sparse rows are made dense to subtract their mean, so that nearly constant features keep their digits."""
+
+
 LOST = 64.0 * 2.0**-53
 """A feature is constant if its variance about the mean is below this fraction of Σ c_i x_ij²: the difference is rounding."""
 
@@ -94,11 +98,11 @@ class Moments:
 
 
 def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
-    """Return about the mean of dense rows; zero without an intercept, and for sparse rows, which centring would make dense.
+    """Return about the mean of the rows; zero without an intercept, and for many sparse rows, which centring would make dense.
 
     The mean of some rows suffices: any origin near the mean avoids cancellation.
     """
-    if not shift or data.profile.sparse:
+    if not shift or (data.profile.sparse and data.n * data.d > EXPANDED):
         return np.zeros(data.d)
     some = slice(None, None, max(1, data.n // SOME))
     weights = data.entries(c, some)

@@ -42,8 +42,9 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
 
     If the d×d moments of all folds fit into memory, they come from one pass over the data, and the models of a fold are computed
-    along the grid from them; then all models are certified on the data. Otherwise the models of all folds are fitted together in
-    shared passes, starting from the model of all rows.
+    along the grid and certified from them. With fewer dense rows than features, the models of some alphas are solved for, and
+    those between are interpolated. Otherwise the models of all folds are fitted together in shared passes, starting from the
+    model of all rows.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; differences and
     additions:
