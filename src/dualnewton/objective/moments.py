@@ -17,6 +17,7 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import on_host
 
 ROUNDING = 16.0 * np.finfo(float).eps
 """Bound on the rounding errors as a fraction of the terms that cancel. (BLAS adds partial sums, so that errors grow far more
@@ -127,8 +128,8 @@ class Verifier:
     def __init__(self, moments: Moments, problem: Problem) -> None:
         Y, c = problem.y.reshape(problem.n, -1), problem.c
         self.problem, self.moments = problem, moments
-        self.shift = c @ Y / float(c.sum()) if problem.fit_intercept else np.zeros(Y.shape[1])
-        self.squares = float(c @ np.square(Y - self.shift).sum(axis=1))
+        self.shift = on_host(c @ Y) / float(c.sum()) if problem.fit_intercept else np.zeros(Y.shape[1])
+        self.squares = float((c @ np.square(Y - np.asarray(self.shift, like=Y))).sum())
         self.G = moments.gram
         self.k = moments.cross.T - np.outer(self.shift, self.G[:, -1])
 
