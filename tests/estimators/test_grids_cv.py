@@ -130,12 +130,12 @@ def test_a_step_from_the_model_of_all_rows_is_a_step_of_newtons_method(fit_inter
     theta = np.append(whole.w, whole.intercept) if fit_intercept else whole.w
     ridge = 4.0 * np.append(np.ones(4), np.zeros(A.shape[1] - 4))
     steps = Neighbours(pose().data, folds, weights)._steps(pose(), whole)
-    for c, (w, b) in zip(folds.weights(weights), steps, strict=True):
+    for c, fold in zip(folds.weights(weights), steps, strict=True):
         z = A @ theta
         gradient = A.T @ (c * dn.losses.Logistic().derivative(z, labels)) + ridge * theta
         H = (A.T * (c * dn.losses.Logistic().second_derivative(z, labels))) @ A + np.diag(ridge)
         expected = theta - np.linalg.solve(H, gradient)
-        assert relative(np.append(w, b) if fit_intercept else w, expected) < 1e-9
+        assert relative(np.append(fold.w, fold.b) if fit_intercept else fold.w, expected) < 1e-9
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "CSR"])

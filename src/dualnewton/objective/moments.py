@@ -17,6 +17,7 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import on_host
 
 ROUNDING = 16.0 * np.finfo(float).eps
 """Bound on the rounding errors as a fraction of the terms that cancel. (BLAS adds partial sums, so that errors grow far more
@@ -25,6 +26,10 @@ slowly than the number of rows.)"""
 
 SOME = 1024
 """Least number of rows whose mean is the origin of the moments (all rows if there are fewer)."""
+
+
+EXPANDED = 1 << 17
+"""Entries up to which sparse rows are made dense to subtract their mean, so that nearly constant features keep their digits."""
 
 
 LOST = 64.0 * 2.0**-53
@@ -94,11 +99,11 @@ class Moments:
 
 
 def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
-    """Return about the mean of dense rows; zero without an intercept, and for sparse rows, which centring would make dense.
+    """Return about the mean of the rows; zero without an intercept, and for many sparse rows, which centring would make dense.
 
     The mean of some rows suffices: any origin near the mean avoids cancellation.
     """
-    if not shift or data.profile.sparse:
+    if not shift or (data.profile.sparse and data.n * data.d > EXPANDED):
         return np.zeros(data.d)
     some = slice(None, None, max(1, data.n // SOME))
     weights = data.entries(c, some)
@@ -108,47 +113,47 @@ def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
 class Verifier:
     """Certifies models of the problems
 
-        min_{w, b}  P(w, b) = (1/n) Σ_i ½ c_i (x_iᵀw + b − y_i)² + λ g(w)
+        min_{W, b}  P(W, b) = (1/n) Σ_i ½ c_i ‖W x_i + b − y_i‖² + λ g(W)
 
-    with the dual point α_i = y_i − x_iᵀw − b′, b′ the best intercept for w, scaled until g*(ᾱ) is finite.
+    of one or K outputs, with the dual point α_i = y_i − W x_i − b′, b′ the best intercept for W, scaled until g*(ᾱ) is finite.
 
     Parameters
     ----------
     moments : Moments
-        The moments of the rows, with the weights c of the problems and one target.
+        The moments of the rows, with the weights c and the targets of the problems.
     problem : Problem
         One of the problems, which differ in λ only.
     """
 
     def __init__(self, moments: Moments, problem: Problem) -> None:
-        y, c = problem.y, problem.c
+        Y, c = problem.y.reshape(problem.n, -1), problem.c
         self.problem, self.moments = problem, moments
-        self.shift = float(c @ y) / float(c.sum()) if problem.fit_intercept else 0.0
-        t = y - self.shift
-        self.squares = float(c @ np.square(t))
+        self.shift = on_host(c @ Y) / float(c.sum()) if problem.fit_intercept else np.zeros(Y.shape[1])
+        self.squares = float((c @ np.square(Y - np.asarray(self.shift, like=Y))).sum())
         self.G = moments.gram
-        self.k = moments.cross[:, 0] - self.shift * self.G[:, -1]
+        self.k = moments.cross.T - np.outer(self.shift, self.G[:, -1])
 
     def certificates(self, W: np.ndarray, b: np.ndarray, lams: np.ndarray) -> list[Certificate]:
-        """Certify models, the rows of W with the intercepts b, each for the problem with its λ."""
-        problem, n, free = self.problem, self.problem.n, self.problem.fit_intercept
-        last = b + W @ self.moments.origin - self.shift
-        U = np.column_stack([W, last])
+        """Certify models W, of shape (models, d) or (models, K, d), with the intercepts b, each for the problem with its λ."""
+        problem, n, K = self.problem, self.problem.n, len(self.k)
+        columns = W.reshape(len(W), K, -1)
+        U = np.dstack([columns, b.reshape(len(W), K) + columns @ self.moments.origin - self.shift])
         GU = U @ self.G
-        fitted, crossed = np.einsum("kj,kj->k", U, GU), U @ self.k
+        fitted, crossed = np.einsum("akj,akj->a", U, GU), np.einsum("akj,kj->a", U, self.k)
         gradient = GU - self.k  # Σ c_i r_i x̃_i
         r_r, r_t = fitted - 2.0 * crossed + self.squares, crossed - self.squares
         size = np.abs(GU) + np.abs(self.k)
-        error = ROUNDING * (np.einsum("kj,kj->k", np.abs(U), size) + self.squares)
-        unsure = ROUNDING * size[:, :-1].max(axis=1)  # error of the largest slope
+        error = ROUNDING * (np.einsum("akj,akj->a", np.abs(U), size) + self.squares)
+        unsure = ROUNDING * np.sqrt(np.square(size[:, :, :-1]).sum(axis=1).max(axis=1))  # error of the largest slope
         primal_losses = 0.5 * r_r
-        slopes = gradient[:, :-1]
-        if free:  # move to the best intercept, where Σ c_i α_i = 0
-            m = gradient[:, -1] / self.G[-1, -1]
-            r_r, r_t = r_r - m * gradient[:, -1], r_t - m * self.k[-1]
-            slopes = slopes - m[:, None] * self.G[:-1, -1]
+        slopes = gradient[:, :, :-1]
+        if problem.fit_intercept:  # move to the best intercept, where Σ c_i α_i = 0
+            m = gradient[:, :, -1] / self.G[-1, -1]
+            r_r = r_r - np.einsum("ak,ak->a", m, gradient[:, :, -1])
+            r_t = r_t - m @ self.k[:, -1]
+            slopes = slopes - m[:, :, None] * self.G[:-1, -1]
         found = []
-        parts = (W, lams, primal_losses, slopes, r_r, r_t, error, unsure)
+        parts = (W, lams, primal_losses, slopes.reshape(W.shape), r_r, r_t, error, unsure)
         for w, lam, losses, slope, own, along, off, wide in zip(*parts, strict=True):
             bar = slope / (-lam * n)
             s = problem.g.reach(bar)

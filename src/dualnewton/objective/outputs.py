@@ -8,7 +8,6 @@ import numpy as np
 
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
-from dualnewton.row_arrays import on_host, summed
 
 ROUNDED = 1e-14
 """Fraction by which a dual point is scaled down more than its computed ᾱ requires, to cover the rounding of ᾱ."""
@@ -16,7 +15,7 @@ ROUNDED = 1e-14
 
 def certify_path(
     problem: Problem, lams: Sequence[float], models: np.ndarray, intercepts: np.ndarray
-) -> tuple[list[Certificate], np.ndarray]:
+) -> list[Certificate]:
     """Certify models of the squared loss of K outputs for several λ, in two products with X and a few sums for all models.
 
     With the residuals ρ_i = W a_i + b − y_i, their weighted mean m, α_i = m − ρ_i, which is balanced, and C = Σ c_i
@@ -38,19 +37,20 @@ def certify_path(
 
     Returns
     -------
-    list of Certificate, array of shape (n, models, K)
-        The certificates, and the residuals ρ of all rows, including rows of weight zero.
+    list of Certificate
+        Of each model.
     """
     data, g, n, c = problem.data, problem.g, problem.n, problem.c
     Y = problem.y.reshape(n, -1)
     count, K, d = models.shape
     total, free = float(c.sum()), problem.fit_intercept
     missed = data.times(np.ascontiguousarray(models.reshape(-1, d).T)).reshape(n, count, K)
-    missed += np.asarray(intercepts, like=Y) - Y[:, None, :]
+    missed += intercepts - Y[:, None, :]
     weighted = missed * c[:, None, None]
-    targets = Y - np.asarray(c @ Y / total, like=Y) if free else Y
-    sums, squares, along = map(on_host, summed(_path_sums, weighted, missed, targets))
-    mean = sums / total if free else np.zeros((count, K))
+    mean = weighted.sum(axis=0) / total if free else np.zeros((count, K))
+    squares = np.einsum("iak,iak->a", weighted, missed)
+    targets = Y - c @ Y / total if free else Y
+    along = -np.einsum("iak,ik->a", weighted, targets)
     slopes = data.transposed_times(weighted.reshape(n, -1)).reshape(d, count, K)
     if free:
         slopes -= np.multiply.outer(data.transposed_times(c), mean)
@@ -63,13 +63,6 @@ def certify_path(
         bar = steepness[k] / (lam * n)
         r = g.reach(bar) * (1.0 - ROUNDED)
         primal = 0.5 * squares[k] / n + lam * g.value(lengths[k])
-        dual = (-r * along[k] - 0.5 * r * r * own[k]) / n - lam * g.conjugate(r * bar)
+        dual = (r * along[k] - 0.5 * r * r * own[k]) / n - lam * g.conjugate(r * bar)
         certificates.append(Certificate(float(primal), float(dual)))
-    return certificates, missed
-
-
-def _path_sums(
-    weighted: np.ndarray, missed: np.ndarray, targets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Σ c_i ρ_i, Σ c_i ‖ρ_i‖² and Σ c_i ρ_iᵀ t_i of each model."""
-    return weighted.sum(axis=0), np.einsum("iak,iak->a", weighted, missed), np.einsum("iak,ik->a", weighted, targets)
+    return certificates

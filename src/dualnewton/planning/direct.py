@@ -64,6 +64,14 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
     return groups <= folds + 1 and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
 
 
+def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the models of a grid start at w = 0: a direct solver of small dense data then ends with one certificate of all.
+
+    Starts from other models are certified before the first step, and compared by their dual bounds.
+    """
+    return not profile.sparse and profile.n * profile.d <= tuning.cold_entries
+
+
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation bounds the distance to exact models by a Hessian of this size (about three Newton steps)."""
     return size <= tuning.choice_size

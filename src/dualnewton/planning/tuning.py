@@ -326,6 +326,9 @@ class Tuning:
         Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together (8 MiB).
     fold_hessian, fold_hessian_passes : int, float
         Limits on the features and the cost in passes for which logistic folds take a Newton step with their own Hessians.
+    cold_entries : int
+        Largest number of entries of X for which the models of a grid start at w = 0: certificates of their starts take longer
+        than the steps that they save.
     choice_size : int
         Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
     """
@@ -440,6 +443,7 @@ class Tuning:
     shared_margins: int = 1 << 20
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
+    cold_entries: int = 1 << 15
     choice_size: int = 2000
 
 

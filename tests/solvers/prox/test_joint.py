@@ -108,6 +108,26 @@ def test_newton_steps_by_conjugate_gradients_end_at_the_same_minimum(monkeypatch
     np.testing.assert_allclose(minimise(H, slopes, start, penalty), exact, atol=1e-10)
 
 
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_models_between_two_solved_strengths_are_interpolated_and_meet_the_tolerance(ratio, monkeypatch):
+    from dualnewton.solvers.prox import joint_paths
+
+    rng = np.random.default_rng(6)
+    A, noise = rng.standard_normal((30, 90)), rng.standard_normal((30, 2))
+    T = A[:, :5] @ rng.standard_normal((5, 2)) + noise
+    strengths = feature_norms(T.T @ A).max() * np.geomspace(1.0, 1e-2, 40)
+    solved: list[int] = []
+    knot = joint_paths.JointPath._knot
+    monkeypatch.setattr(joint_paths.JointPath, "_knot", lambda *given: (solved.append(given[1]), knot(*given))[1])
+    ridges, thresholds = (1.0 - ratio) * strengths, ratio * strengths
+    models = joint_paths.JointPath(A, T, ridges, thresholds, 1e-3, sweeps, lambda: False).solve()
+    assert len(set(solved)) == len(solved) < 30
+    g = dn.regularizers.JointL1() if ratio == 1.0 else dn.regularizers.JointElasticNet(l1=ratio / (1.0 - ratio))
+    for W, ridge, threshold in zip(models, ridges, thresholds, strict=True):
+        problem = dn.Problem(A, T, dn.losses.SquaredOutputs(2), regularizer=g, lam=(ridge or threshold) / 30)
+        assert problem.certify(W).relative_gap <= 1e-3
+
+
 # The method ----------------------------------------------------------------------------------------------------------
 
 

@@ -208,3 +208,13 @@ def test_features_of_sparse_rows_that_are_constant_up_to_rounding_have_no_moment
     np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-14, atol=1e-15)
     np.testing.assert_allclose(second[3:, 3:], 40 * np.cov(X[:, 3:].T, bias=True), rtol=1e-12)
     assert np.linalg.eigvalsh(second).min() >= 0.0
+
+
+def test_moments_of_nearly_constant_features_keep_their_digits_in_few_sparse_rows():
+    rng = np.random.default_rng(7)
+    X = (1.0 + 1e-8 * rng.standard_normal((60, 4))) * [1e-3, 1.0, 1.0, 1e4]
+    y, c = rng.standard_normal(60), np.ones(60)
+    for data in (dn.Problem(kind(X), y, dn.losses.Squared(), lam=1.0).data for kind in (np.asarray, sp.csr_array)):
+        moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=True))
+        exact = np.asarray(X.astype(np.longdouble) - X.astype(np.longdouble).mean(axis=0), dtype=float)
+        np.testing.assert_allclose(moments.centred(fit_intercept=True).second, exact.T @ exact, rtol=1e-6, atol=0.0)

@@ -23,16 +23,18 @@ def certified(
     intercepts: Sequence[Any],
     tol: float,
     reason: str,
+    passes: Sequence[int] | None = None,
 ) -> list[Result]:
     """Return models w with intercepts b and their certificates, in shared passes over the one X of the problems.
 
     Nothing is improved: a model has converged if its relative gap is at most ``tol``. ``reason`` states in its plan how it was
-    computed.
+    computed, and ``passes`` how many passes over the data that took; by default one, which is the least.
     """
     results = []
     for k, pair in enumerate(certify_models(problems, models, intercepts)):
         met = pair.certificate.relative_gap <= tol
-        trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])  # computing the model took at least one pass
+        epochs = 1.0 if passes is None else float(passes[k])
+        trace = Trace([Progress(epochs, 0.0, pair.certificate, model=k)])
         status = Status.CONVERGED if met else Status.NO_PROGRESS
         results.append(Result.of(pair, status, trace=trace, plan=direct_plan(problems[k], reason)))
     return results

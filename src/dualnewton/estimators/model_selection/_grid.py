@@ -14,6 +14,7 @@ from dualnewton.interop.specification import Specification
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.direct import starts_cold
 from dualnewton.run.result import Result
 
 HIGHER = 2.0
@@ -29,10 +30,13 @@ class OverFolds:
         c, used instead of the weights of the data.
     last : results, optional
         The models of these weightings for the preceding value.
+    cold : bool
+        Whether the solver starts at w = 0.
     """
 
     weightings: Sequence[np.ndarray | None] = (None,)
     last: Sequence[Result] | None = None
+    cold: bool = False
 
     def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
         """Return the model of all rows for each problem, or that of the last value if its dual bound is clearly higher.
@@ -41,6 +45,8 @@ class OverFolds:
         classes are separable without the rows that a fold leaves out, its coefficients are far from those of the fold, and
         Newton's method needs many short steps from there.
         """
+        if self.cold:
+            return None
         own: Any = super()
         whole, last = own._starts(problems, before), own._starts(problems, self.last)
         if whole is None or last is None:
@@ -109,7 +115,9 @@ def walk_values(
     """
     before: list[Result] | None = None
     found: list[Result] | None = None
+    cold = starts_cold(data.matrix.profile, session.tuning)
     for name, member in members:
+        member.cold = cold
         session.begin(f"{name}, all rows")
         member.weightings = [c]
         before = member._results(session, data, before)

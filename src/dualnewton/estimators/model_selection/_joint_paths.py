@@ -3,24 +3,29 @@
     n P(W, b) = (n/Σc) Σ_i ½ c_i ‖W x_i + b − y_i‖² + Σ_j ½ ridge ‖W_j‖² + threshold ‖W_j‖
 
 The moments of a fold are sums over groups of rows that are in the same training sets. Along a path each fit starts from the
-one before. Certificates do not use the moments: every model is certified on the data.
+one before. The verifier certifies the models from the same moments, with a bound on the rounding errors
+(:mod:`dualnewton.objective.moments`); the chosen model, and those that miss the tolerance, are certified on the data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._certified import finished
+from dualnewton.estimators.model_selection._certified import TOGETHER, finished
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
-from dualnewton.objective.moments import Centred
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.moments import Centred, Verifier
+from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.run.result import Result
+from dualnewton.solvers.prox.joint_paths import JointPath
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of
 
 BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, computed in one pass over the data"
@@ -46,14 +51,8 @@ AT_ONCE = 1 << 24
 """Entries of the moments, times columns and values of alpha, between two checks of the time limit."""
 
 
-AHEAD, STRONG, OUTSIDE = 16, 0.8, 0.2
-"""Three numbers: the most alphas between two checks of the features outside the working set; the fraction of the threshold above
-which a feature may enter the working set before it violates the optimality conditions (see ``solvers/prox/paths.py``); and the
-allowed violation of the features outside, as a fraction of the threshold times the wanted gap."""
-
-
 class Path(NamedTuple):
-    """The models of a fold for some alphas: W of shape (alphas, K, d) and b of shape (alphas, K)."""
+    """The models of a fold for decreasing alphas: W of shape (alphas, K, d) and b of shape (alphas, K)."""
 
     W: np.ndarray
     b: np.ndarray
@@ -89,8 +88,8 @@ class JointPaths:
 
     def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
         moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
-        self.n = n
-        self.centred = [each.times(n / each.total).centred(fit_intercept=fit_intercept) for each in moments]
+        self.n, self.moments = n, [each.times(n / each.total) for each in moments]
+        self.centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
         each = zip(folds.and_all_rows().weights(c), self.centred, strict=True)
         self.squares = [n / own.sum() * float(own @ np.square(data.y - m.target_mean).sum(axis=1)) for own, m in each]
 
@@ -99,6 +98,11 @@ class JointPaths:
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
         each = zip(self.centred, self.squares, strict=True)
         return [self._path(own, squares, ridges, thresholds, tol) for own, squares in each]
+
+    def certificates(self, fold: int, problem: Problem, lams: Sequence[float], path: Path) -> list[Certificate]:
+        """Certify the models of a fold, whose problem is given for some λ, for all alphas."""
+        W = path.W[:, 0] if problem.columns == 1 else path.W
+        return Verifier(self.moments[fold], problem).certificates(W, path.b, np.asarray(lams))
 
     def _path(self, own: Centred, squares: float, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         H, along = np.ascontiguousarray(own.second), np.ascontiguousarray(own.cross.T)
@@ -150,10 +154,9 @@ class JointPaths:
 
 
 class JointColumns(JointPaths):
-    """The same for dense data with fewer rows than features: moments of the features in the working set only.
+    """The same for dense data with fewer rows than features: products of the features in use only, and interpolated models.
 
-    Passes over the rows of a fold check the features outside for several alphas at once; those that violate the optimality
-    conditions enter the working set. None leaves it, since weaker penalties use more features.
+    See :mod:`dualnewton.solvers.prox.joint_paths`.
     """
 
     def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
@@ -163,6 +166,14 @@ class JointColumns(JointPaths):
     def along(self, ratio: float, alphas: np.ndarray, tol: float) -> list[Path]:
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
         return [self._of_fold(c, ridges, thresholds, tol) for c in self.weights]
+
+    def certificates(self, fold: int, problem: Problem, lams: Sequence[float], path: Path) -> list[Certificate]:  # noqa: ARG002
+        """Certify the models on the data, several at a time."""
+        step, certificates = max(1, TOGETHER // (problem.n * problem.columns)), list[Certificate]()
+        for low in range(0, len(lams), step):
+            part = slice(low, low + step)
+            certificates += certify_path(problem, lams[part], path.W[part], path.b[part])
+        return certificates
 
     def _of_fold(self, c: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         rows = np.flatnonzero(c)
@@ -174,56 +185,6 @@ class JointColumns(JointPaths):
             A -= mean
         roots = np.sqrt(c)[:, None]
         A *= roots
-        models = self._gathering(A, roots * (T - target_mean), ridges, thresholds, tol)
+        centred, is_over = roots * (T - target_mean), lambda: self.session.is_over
+        models = JointPath(A, centred, ridges, thresholds, tol, self.sweep, is_over).solve()
         return Path(models, target_mean - models @ mean)
-
-    def _gathering(
-        self, A: np.ndarray, T: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float
-    ) -> np.ndarray:
-        """Return the minima for centred rows A and targets T, of shape (alphas, K, d)."""
-        K, d = T.shape[1], A.shape[1]
-        models, inside, H = np.zeros((len(ridges), K, d)), np.zeros(0, dtype=np.intp), np.zeros((0, 0))
-        slopes, W, squares = -(T.T @ A), np.zeros((K, d)), float(np.vdot(T, T))
-        done, ahead, last = 0, 1, np.inf
-        while done < len(ridges):
-            bound = max(2.0 * thresholds[done] - last, STRONG * thresholds[done]) if done else thresholds[done]
-            outside = feature_norms(slopes)
-            outside[inside] = 0.0
-            more = np.flatnonzero(outside > bound)
-            inside = np.concatenate([inside, more])
-            columns = A.take(inside, axis=1)
-            H = _bordered(H, columns)
-            part = slice(done, done + ahead)
-            found = np.zeros((len(ridges[part]), K, inside.size))
-            own, V = np.ascontiguousarray(slopes[:, inside]), np.ascontiguousarray(W[:, inside])
-            along = V @ H - own
-            if inside.size:
-                self._follow_minima(H, along, squares, own, V, ridges[part], thresholds[part], tol, found)
-            missed = (columns @ found.reshape(len(found) * K, inside.size).T).reshape(len(A), -1, K) - T[:, None]
-            each = (missed.reshape(len(A), -1).T @ A).reshape(-1, K, d)
-            norms = np.sqrt(np.einsum("akj,akj->aj", each, each))
-            norms[:, inside] = 0.0
-            fine = (norms.max(axis=1, initial=0.0) <= (1.0 + OUTSIDE * tol) * thresholds[part]) | self.session.is_over
-            good = len(fine) if fine.all() else int(np.argmin(fine))
-            at = max(good - 1, 0)
-            W, slopes = np.zeros((K, d)), each[at]
-            W[:, inside] = found[at]
-            if good:
-                models[done : done + good, :, inside] = found[:good]
-                last, done = thresholds[done + at], done + good
-                ahead = min(AHEAD, 2 * ahead) if good == len(fine) else max(1, good)
-            else:
-                last, ahead = np.inf, max(1, ahead // 2)
-        return models
-
-
-def _bordered(H: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Extend a Gram matrix of the first columns to all given columns."""
-    old, size = len(H), columns.shape[1]
-    if old == size:
-        return H
-    whole = np.empty((size, size))
-    whole[:old, :old] = H
-    whole[old:] = columns[:, old:].T @ columns
-    whole[:old, old:] = whole[old:, :old].T
-    return whole

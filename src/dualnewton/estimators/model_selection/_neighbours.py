@@ -1,13 +1,16 @@
-"""The models of folds, from the model of all rows by one step of Newton's method.
+"""The models of folds, from the model of all rows by steps of Newton's method.
 
 At the model (w, b) of all rows with the same penalty, margins, slopes and curvatures of the losses are the same for every fold.
 Gradient and Hessian of a fold are sums over its training rows, so that those of all folds together cost one pass over the data.
-One step usually suffices. Each model is certified; folds that miss ``tol`` are solved together in shared passes.
+Further steps use the same Hessians: each is one pass over the data for all folds, and the folds are certified once, when the
+gradients say that their gaps are small. Folds that miss ``tol`` are solved together in shared passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 
@@ -15,12 +18,19 @@ from dualnewton.estimators.model_selection._certified import certified
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.matrix import Data
+from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import is_small, prepared
 from dualnewton.planning.direct import steps_to_folds
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result
 from dualnewton.solvers.primal.curvature import Cholesky
+
+WELL_BELOW = 0.5
+"""Fraction of the wanted gap at which the steps of a fold end: the certificate rounds differently."""
+
+SHORTER, MOST_STEPS = 0.3, 8
+"""Factor by which a further step must lessen the expected gap of a fold, else it is the last; and the most steps."""
 
 FAR = 0.1
 """Relative gap after a step above which the fold starts from the model of all rows instead."""
@@ -51,10 +61,11 @@ class Neighbours:
         if not self.useful:
             return session.solve(problems, [*whole] * len(self.kinds))
         models = [self._steps(problems[k], result) for k, result in enumerate(whole)]
-        flat = [own[fold] for fold in range(len(self.kinds)) for own in models]
-        points, intercepts = [w for w, _ in flat], [b for _, b in flat]
-        goal = session.goal
-        results = certified(problems, points, intercepts, goal, "one Newton step from the model of all rows")
+        tried = [own[fold] for fold in range(len(self.kinds)) for own in models]
+        best = [replace(each, w=own.w, b=own.intercept) for each, own in zip(tried, cycle(whole), strict=False)]
+        points = self._further(session, problems, best, tried)
+        W, b, passes = zip(*((each.w, each.b, each.passes) for each in points), strict=True)
+        results = certified(problems, W, b, session.goal, "Newton steps from the model of all rows", passes)
         session.report(results)
         missed = [k for k, result in enumerate(results) if not result.converged]
         # With a weaker penalty the models of the folds are farther apart: if no step sufficed, no later one will.
@@ -68,8 +79,8 @@ class Neighbours:
                 results[k] = result
         return results
 
-    def _steps(self, first: Problem, whole: Result) -> list[tuple[np.ndarray, float]]:
-        """Return w and b of each fold, given the problem of the first fold, whose weights are not used."""
+    def _steps(self, first: Problem, whole: Result) -> list[_Fold]:
+        """Return the model of each fold after a step, given the problem of the first fold, whose weights are not used."""
         n, d, with_one = first.n, first.d, first.fit_intercept
         z = first.data.times(whole.w) + whole.intercept
         slopes = self.c * first.loss.derivative(z, first.y)
@@ -77,15 +88,61 @@ class Neighbours:
         apart = np.zeros((n, len(self.groups)))
         for k, rows in enumerate(self.groups):
             apart[rows, k] = slopes[rows]
-        gradients = first.data.transposed_times(apart)  # (d, groups)
+        gradients, sums = first.data.transposed_times(apart), apart.sum(axis=0)  # of shapes (d, groups) and (groups,)
         hessians = [self.data.weighted_gram(curvature[rows], rows, intercept=with_one) for rows in self.groups]
         ridge = np.full(d, first.lam * n)
         found = []
         for counts in self.kinds:
-            gradient = gradients @ counts + ridge * whole.w
             H = sum(count * each for count, each in zip(counts, hessians, strict=True) if count)
-            if with_one:
-                gradient = np.append(gradient, apart.sum(axis=0) @ counts)
-            step = Cholesky(H, np.append(ridge, 0.0) if with_one else ridge).solve(gradient)
-            found.append((whole.w - step[:d], float(whole.intercept - step[d]) if with_one else 0.0))
+            factor = Cholesky(H, np.append(ridge, 0.0) if with_one else ridge)
+            start = _Fold(whole.w, float(whole.intercept), factor)
+            found.append(start.moved(gradients @ counts + ridge * whole.w, float(sums @ counts)))
         return found
+
+    def _further(
+        self, session: GridSession, problems: Sequence[Problem], best: list[_Fold], tried: list[_Fold]
+    ) -> list[_Fold]:
+        """Return the best model of each fold after further steps with the same Hessians, as long as these lessen its gap.
+
+        The first steps lead from ``best`` to ``tried``.
+        """
+        gaps, going = np.full(len(best), np.inf), list(range(len(best)))
+        for _ in range(MOST_STEPS):
+            posed, points = [problems[k] for k in going], [tried[k] for k in going]
+            W, b = np.stack([each.w for each in points]), np.array([each.b for each in points])
+            found = self.data.evaluate(W, b, Derivatives(posed), [each.row_vectors for each in posed])
+            left = []
+            for place, k in enumerate(going):
+                own, ridge, slope = tried[k], problems[k].lam * problems[k].n, float(found.slopes[place])
+                gradient = found.gradients[place] + ridge * own.w
+                # The gap of the dual point that belongs to w: see ``solvers/direct/risk.py``.
+                gap = float(gradient @ gradient) / (2.0 * ridge) + abs(slope) * problems[k].fit_intercept
+                if not gap < gaps[k]:
+                    continue
+                goal = WELL_BELOW * session.goal * (float(found.values[place]) + 0.5 * ridge * float(own.w @ own.w))
+                if goal < gap < SHORTER * gaps[k]:
+                    left.append(k)
+                    tried[k] = own.moved(gradient, slope)
+                best[k], gaps[k] = own, gap
+            going = left
+            if not going or session.is_over:
+                break
+        return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """The model of a fold, the factor of its Hessian near that, and the passes over the data that led there."""
+
+    w: np.ndarray
+    b: float
+    factor: Cholesky
+    passes: int = 0
+
+    def moved(self, gradient: np.ndarray, slope: float) -> _Fold:
+        """Return the fold after a Newton step, given the gradient in w and the slope in b, which counts with an intercept."""
+        d = len(gradient)
+        with_one = len(self.factor.factor) > d
+        step = self.factor.solve(np.append(gradient, slope) if with_one else gradient)
+        w, b = self.w - step[:d], self.b - float(step[d]) if with_one else self.b
+        return replace(self, w=w, b=b, passes=self.passes + 1)

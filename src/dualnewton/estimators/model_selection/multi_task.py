@@ -23,7 +23,6 @@ from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
 from dualnewton.objective.alike import like
-from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import gathers_columns, sums_moments
 from dualnewton.regularizers import mixed
@@ -43,8 +42,9 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
 
     If the d×d moments of all folds fit into memory, they come from one pass over the data, and the models of a fold are computed
-    along the grid from them; then all models are certified on the data. Otherwise the models of all folds are fitted together in
-    shared passes, starting from the model of all rows.
+    along the grid and certified from them. With fewer dense rows than features, the models of some alphas are solved for, and
+    those between are interpolated. Otherwise the models of all folds are fitted together in shared passes, starting from the
+    model of all rows.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; differences and
     additions:
@@ -159,7 +159,7 @@ class _OverFolds(OverFolds, MultiTaskElasticNet):
 def _by_moments(
     paths: JointPaths, posed: Sequence[Problem], errors: _Errors, ratio: float, alphas: np.ndarray
 ) -> Iterator[Scored]:
-    """Yield the outcomes for decreasing alphas: first all paths, then, fold by fold, certificates of several alphas together.
+    """Yield the outcomes for decreasing alphas: first all paths, then, fold by fold, all certificates.
 
     The problems are those of the folds and, last, of all rows, for any λ.
     """
@@ -170,37 +170,31 @@ def _by_moments(
     *of_folds, whole = posed
     found = paths.along(ratio, alphas, session.goal)
     lams = [mixed(float(alpha), ratio, joint=True)[0] for alpha in alphas]
-    together = max(1, TOGETHER // (whole.n * whole.columns))
-    for low in range(0, len(lams), together):
-        some = range(low, min(low + together, len(lams)))
-        each = [_certified(session, problem, path, lams, some, partial(errors.of_missed, k), partial(errors.of, k))
-                for k, (problem, path) in enumerate(zip(of_folds, found, strict=False))]  # fmt: skip
-        for k in some:
-            own = [fold[k - low] for fold in each]
-            final = partial(_whole, session, like(whole, lam=lams[k]), found[-1], k)
-            yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
+    each = [
+        _certified(paths, fold, problem, path, lams, errors)
+        for fold, (problem, path) in enumerate(zip(of_folds, found, strict=False))
+    ]
+    for k, lam in enumerate(lams):
+        own = [fold[k] for fold in each]
+        final = partial(_whole, session, like(whole, lam=lam), found[-1], k)
+        yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
 
 
 def _certified(
-    session: GridSession,
-    problem: Problem,
-    path: JointPath,
-    lams: Sequence[float],
-    some: range,
-    error_of: Callable[[np.ndarray], np.ndarray],
-    error_of_model: Callable[[Sequence[Result]], float],
+    paths: JointPaths, fold: int, problem: Problem, path: JointPath, lams: Sequence[float], errors: _Errors
 ) -> list[tuple[Outcome, float]]:
-    """Certify the models of a fold for some alphas, solve those that miss ``tol``, and return outcomes and errors."""
-    part = slice(some.start, some.stop)
-    proofs, missed = certify_path(problem, lams[part], path.W[part], path.b[part])
+    """Certify the models of a fold, solve those that miss ``tol``, and return outcomes and errors."""
+    session = paths.session
+    proofs = paths.certificates(fold, problem, lams, path)
     seen = [
-        (Outcome(proof, Status.CONVERGED, 1.0), error) for proof, error in zip(proofs, error_of(missed), strict=True)
+        (Outcome(proof, Status.CONVERGED, 1.0), float(error))
+        for proof, error in zip(proofs, errors.of_models(fold, path.W, path.b), strict=True)
     ]
     session.report([outcome for outcome, _ in seen])
-    for place, k in enumerate(some):
-        if proofs[place].relative_gap > session.tol:
+    for k, proof in enumerate(proofs):
+        if proof.relative_gap > session.tol:
             result = path.solved(session, like(problem, lam=lams[k]), k)
-            seen[place] = Outcome.of(result), error_of_model([result])
+            seen[k] = Outcome.of(result), errors.of(fold, [result])
     return seen
 
 
@@ -216,15 +210,21 @@ class _Errors:
 
     def of(self, fold: int, results: Sequence[Result]) -> float:
         """Return the error of a model: one result for all outputs, or one for each."""
-        rows = self.tests[fold]
         W, b = np.vstack([result.w for result in results]), np.hstack([result.intercept for result in results])
-        missed = self._products(rows, W) + b - self.data.y[rows]
-        return float(self._mean(rows, missed[:, None, :])[0])
+        return float(self.of_models(fold, W[None], b[None])[0])
 
-    def of_missed(self, fold: int, missed: np.ndarray) -> np.ndarray:
-        """Return the errors of several models, given the residuals of all rows, of shape (n, models, K)."""
+    def of_models(self, fold: int, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return the errors of several models, W of shape (models, K, d) and b of shape (models, K)."""
         rows = self.tests[fold]
-        return self._mean(rows, self.data.matrix.entries(missed, rows))
+        Y = self.data.y[rows][:, None, :]
+        weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
+        step, found = max(1, TOGETHER // Y.size), []
+        for low in range(0, len(W), step):
+            part = slice(low, low + step)
+            margins = self._products(rows, W[part].reshape(-1, W.shape[2]))
+            missed = margins.reshape(len(rows), *b[part].shape) + (b[part] - Y)
+            found.append(np.average(np.square(missed).mean(axis=2), axis=0, weights=weights))
+        return np.concatenate(found)
 
     def _products(self, rows: np.ndarray, W: np.ndarray) -> np.ndarray:
         """W a_i of some rows, from a pass over all rows if they cannot be selected."""
@@ -232,10 +232,6 @@ class _Errors:
         if matrix.capabilities.whole:
             return np.asarray(matrix.rows(rows) @ W.T)
         return matrix.entries(matrix.times(np.ascontiguousarray(W.T)), rows)
-
-    def _mean(self, rows: np.ndarray, missed: np.ndarray) -> np.ndarray:
-        weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
-        return np.asarray(np.average(np.square(missed).mean(axis=2), axis=0, weights=weights))
 
 
 class _Search:

@@ -22,12 +22,12 @@ from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
-SWEEPS, RENT, MOST_SWEEPS = 8, 6.0, 300
-"""Sweeps between two Newton steps: at least; the divisor of (K·used)²/size that gives how many cost as much as a step, whose
-multiplications are six times as fast; and at most."""
+SWEEPS, RENT, MOST_SWEEPS = 8, 10.0, 300
+"""Sweeps between two Newton steps: at least; the divisor of used²/size that gives how many cost as much as a step, for used
+features of a set of some size; and at most."""
 
 LARGEST_FACTOR, PRODUCTS, INEXACT = 1500, 300, 1e-3
-"""Coefficients of the features in use, in all columns, up to which the matrix of a Newton step is factorised. Beyond, conjugate
+"""Features in use up to which the matrix of a Newton step is factorised. Beyond, and where it is singular to rounding, conjugate
 gradients make at most so many products with it, and stop at this fraction of the residual."""
 
 BETWEEN, MEMORY, LIFT = 5, 5, 1e-12
@@ -179,7 +179,7 @@ class _Point:
         K, size = self.V.shape
         if not size:
             return
-        used = K * int(np.count_nonzero(self.V.any(axis=0)))
+        used = int(np.count_nonzero(self.V.any(axis=0)))
         count = min(max(SWEEPS, int(used * used / (RENT * size))), MOST_SWEEPS)
         at_once = max(1, min(BETWEEN, AT_ONCE // (K * size * size)))
         before = [(self.V.copy(), self.slopes.copy())]
@@ -252,17 +252,38 @@ class _Newton:
 
     def solve(self, right: np.ndarray, deadline: Deadline) -> np.ndarray:
         """Return the product of its inverse with an array of shape (K, m): exact or, where it is large, inexact."""
-        K, m = right.shape
         if not self.bend.any():  # the columns are independent
             return Cholesky(self.H.copy(), self.ridge.copy(), check=deadline.check).solve(right.T).T
-        if K * m > LARGEST_FACTOR:
-            return self._by_products(right, deadline)
-        M, each = np.zeros((K, m, K, m)), np.arange(m)
-        for k in range(K):
-            M[k, :, k, :] = self.H
-            M[k, each, k, each] += self.ridge + self.bend
-            M[k, each, :, each] -= (self.bend * self.units[k] * self.units).T
-        return Cholesky(M.reshape(K * m, K * m), np.zeros(K * m)).solve(right.ravel()).reshape(K, m)
+        way = None if right.shape[1] > LARGEST_FACTOR else self._by_factors(right)
+        return self._by_products(right, deadline) if way is None else way
+
+    def _by_factors(self, right: np.ndarray) -> np.ndarray | None:
+        """Solve with matrices of m rows, by Woodbury's formula as in ``kernels/joint.py``; None if one is singular to rounding.
+
+        The matrix is I ⊗ Q − UUᵀ with Q = H + D(ridge + bend) and the columns √bend_j u_j of U, and with N = Q⁻¹
+
+            (I ⊗ Q − UUᵀ)⁻¹ = I ⊗ N + (I ⊗ N) U (I − J)⁻¹ Uᵀ (I ⊗ N),        J_ij = √(bend_i bend_j) u_iᵀu_j N_ij.
+        """
+        from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+        Q, each = self.H.copy(), np.arange(len(self.H))
+        Q[each, each] += self.ridge + self.bend
+        L, failed = dpotrf(Q.T, lower=1, overwrite_a=1)  # Q is symmetric, so that its transpose is Q for LAPACK
+        if failed:
+            return None
+        N, _ = dpotri(L, lower=1, overwrite_c=1)
+        N = np.tril(N)
+        N += N.T
+        N[each, each] *= 0.5
+        U = np.sqrt(self.bend) * self.units
+        joined = (U.T @ U) * -N
+        joined[each, each] += 1.0
+        L, failed = dpotrf(joined.T, lower=1, overwrite_a=1)
+        if failed:
+            return None
+        way = right @ N
+        inner, _ = dpotrs(L, np.einsum("kj,kj->j", U, way), lower=1)
+        return np.asarray(way + (U * inner) @ N)
 
     def _times(self, v: np.ndarray) -> np.ndarray:
         along = self.bend * np.einsum("kj,kj->j", self.units, v)
