@@ -7,7 +7,7 @@ import pytest
 
 import dualnewton as dn
 from dualnewton.estimators import _devices
-from dualnewton.matrix import cuda, cuda_copies, memory
+from dualnewton.matrix import cuda, cuda_copies, cuda_library, memory
 from dualnewton.row_arrays import on_host
 from fake_device import FakeArray, on_device, xp
 
@@ -36,7 +36,7 @@ def as_library(monkeypatch):
     name = FakeArray.__module__.partition(".")[0]
     monkeypatch.setitem(memory.ELSEWHERE, name, "cuda")
     monkeypatch.setattr(_devices, "GPU_LIBRARIES", (name,))
-    monkeypatch.setattr(cuda, "cupy", lambda: xp)
+    monkeypatch.setattr(cuda_library, "cupy", lambda: xp)
     for module, made in ((cuda, "as_cuda"), (cuda, "as_data"), (cuda_copies, "on_gpu")):
         monkeypatch.setattr(module, made, lambda given: on_device(on_host(given)))
 

@@ -460,8 +460,11 @@ class AroundProblem:
 
     @property
     def extends(self) -> bool:
-        """Whether certificates can be recomputed in extended precision: for losses of one column, with the rows here."""
-        return bool(self.columns == 1 and self.unit.extends)
+        """Whether a run recomputes certificates in extended precision: for losses of one column, with all rows in memory.
+
+        Without a penalty, bounds on rounding errors are large far from the optimum, where reading rows again would gain nothing.
+        """
+        return bool(self.columns == 1 and self.data.capabilities.whole and self.unit.extends)
 
     def extended(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with its certificate recomputed in extended precision; raise an error if that is not possible."""
