@@ -164,9 +164,10 @@ def check_row_functions():
                 if loss.columns == 1:
                     yield row_sums.slope_along(loss, z, way, 0.3, rows)
                 for point in map(problem.data.placed, points):
-                    yield from row_sums.dual_terms(loss, point, rows, masses=True)
+                    sizes, linear, conjugates = row_sums.dual_terms(loss, point, rows, masses=True)
+                    yield from (*sizes, linear, conjugates)
                     yield row_sums.conjugates(loss, 0.5 * point, rows)
-                    yield from row_sums.dual_sizes(point, rows, masses=True)
+                    yield from row_sums.dual_sizes(loss, point, rows, masses=True)
 
             for found, again, expected in zip(results(there), results(there), results(here), strict=True):
                 assert np.array_equal(on_host(found), on_host(again)), name

@@ -102,8 +102,9 @@ def test_each_of_several_models_keeps_its_certificate(monkeypatch):
 
 @pytest.mark.parametrize("m", [1, 9, 10, 11, 35])
 def test_a_factor_made_block_by_block_is_the_factor(m, monkeypatch):
-    monkeypatch.setattr(factors, "BLOCK", 5)
+    monkeypatch.setattr(factors, "TILE", 5)
     monkeypatch.setattr(factors, "LARGE", 10)
+    monkeypatch.setattr(factors, "BETWEEN", 1)  # a check after each column of tiles
     rng = np.random.default_rng(0)
     A = rng.standard_normal((m, 2 * m))
     g, made = rng.standard_normal(m), []

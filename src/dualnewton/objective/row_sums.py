@@ -206,11 +206,11 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
 
 
 def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[Any]:
-    if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
-        return (_proved(*function(alpha, RowVectors(y, c, o))),)
     if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
         totals = over_rows(loss, loss.conjugate(-alpha, y))
         return (np.where(np.isnan(totals), np.inf, totals),)
+    if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
+        return (_proved(*function(alpha, RowVectors(y, c, o))),)
     return (loss.conjugates(alpha, y, c),)
 
 
