@@ -60,17 +60,24 @@ def test_a_claim_is_true_of_the_solution_and_false_of_another_model(loss):
 
 def test_a_watch_notes_what_a_reader_must_not_do(tmp_path):
     (tmp_path / "in").mkdir()
-    gc.collect()  # else what other tests have left may be freed below, and its memory used again
     with Watch(tmp_path / "in") as watch:
         (tmp_path / "in" / "own").write_text("allowed")
         (tmp_path / "in" / "own").read_text()
         assert watch.seen == []
         (tmp_path / "other").write_text("")
         pickle.loads(pickle.dumps(PARTS["files"]))
-        room = np.ones(1 << 23)
     (tmp_path / "afterwards").write_text("")
     assert [note.split()[0] for note in watch.seen] == ["open", "pickle.find_class"]
-    assert room.nbytes <= watch.growth or not watch.able
+
+
+def test_a_watch_measures_the_growth_of_memory(tmp_path):
+    found = []
+    for _ in range(3):  # threads of other libraries may return memory of earlier tests meanwhile
+        gc.collect()
+        with Watch(tmp_path) as watch:
+            room = np.ones(1 << 23)
+        found.append(watch.growth)
+    assert room.nbytes <= max(found) or not watch.able
 
 
 def test_what_needs_an_absent_package_is_skipped_by_name_and_not_counted(tmp_path):
