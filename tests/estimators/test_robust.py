@@ -124,3 +124,14 @@ def test_more_categories_than_examples_converge(seed, alpha):
     y = signal / signal.std() + 0.05 * rng.standard_normal(120)
     model = dn.HuberRegressor(alpha=alpha).fit(X, y)
     assert model.certificate_.relative_gap <= model.tol
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(30, 4.0), (100, 0.3)])
+def test_a_scale_that_falls_towards_zero_is_found_within_the_default_iterations(n, alpha):
+    rng = np.random.default_rng(18)
+    X = rng.standard_normal((n, 240)) * np.geomspace(1.0, 0.01, 240)
+    signal = X @ rng.standard_normal(240)
+    y = 100.0 + 0.1 * (signal / signal.std() + 0.5 * rng.standard_normal(n))
+    model = dn.HuberRegressor(alpha=alpha).fit(X, y)
+    assert model.certificate_.relative_gap <= model.tol
+    assert model.n_iter_ < model.max_iter

@@ -37,6 +37,10 @@ LIFTS = (1e-15, 1e-11, 1e-7, 1e-3)
 """Fractions of its diagonal that are added to the Hessian, in turn, until it has a Cholesky factor: with too few inliers it is
 singular."""
 
+VANISHING, MOST_VANISHING = 1e-4, 12
+"""A scale below this fraction of the spread of the targets, after so many steps that did not end there, falls towards zero, where
+Newton's method is slow: the search over scales tries zero itself."""
+
 CHANGED = 0.3
 """Fraction of the examples that must have changed sides for the sum over the inliers to be computed anew."""
 
@@ -178,9 +182,11 @@ def solve(
         at, steps = objective.started(), 1
         if at is None:
             return Found(np.zeros(problem.d), 0.0, steps, scale=0.0)
-        while steps < most and time.perf_counter() < deadline:
+        small, vanishing = VANISHING * float(np.std(objective.y)), 0
+        while steps < most and vanishing < MOST_VANISHING and time.perf_counter() < deadline:
             if objective.gap(at) <= WELL_BELOW * tol * abs(at.value) or (moved := objective.step(at)) is None:
                 break
+            vanishing += moved.scale < small
             at, steps = moved, steps + 1
     b = float(at.x[problem.d]) if problem.fit_intercept else 0.0
     return Found(at.x[: problem.d].copy(), b, steps, scale=at.scale)
