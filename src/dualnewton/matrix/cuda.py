@@ -35,7 +35,8 @@ FEW_COLUMNS = 4
 """Columns of a dense pass per thread, as long as more warps may share a row."""
 
 MOST_ROWS, MOST_STAGES = 16, 4
-"""Dense rows that a team of warps evaluates at a time in a pass; tiles of so many rows, of which all but one are on their way."""
+"""Dense rows that a team of warps evaluates at a time in a pass (a tile), and tiles in shared memory: one is evaluated while the
+others are copied."""
 
 BLOCKS, PASS_BLOCKS = 4, 2
 """Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes."""
@@ -160,7 +161,7 @@ class PassForm(NamedTuple):
 
     @classmethod
     def of(cls, d: int, itemsize: int, shared: int) -> PassForm:
-        """Choose the form for d features: as many rows at a time, then as many tiles, as so many bytes of shared memory hold."""
+        """Choose the form for d features: as many rows at a time, then as many tiles, as the shared memory holds."""
         team = next((team for team in TEAMS if d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
         row = THREADS // (32 * team) * d * itemsize
         rows = MOST_ROWS

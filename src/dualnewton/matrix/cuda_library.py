@@ -46,7 +46,7 @@ def _row_function(name: str, loss: Any) -> Any:
 
 @cache
 def kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
-    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. It may use so many bytes of shared memory.
+    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. ``shared`` limits its shared memory in bytes.
 
     That is a setting on one GPU, so that the number of the GPU must be among the macros.
     """
@@ -59,7 +59,7 @@ def kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def numbers(gpu: int, *given: float) -> Any:  # noqa: ARG001
-    """Return some numbers, the parameters of a loss, on the GPU with this number, which is the present one; copied once."""
+    """Return some numbers, the parameters of a loss, on the GPU with this number, which must be the current one; copied once."""
     return cupy().asarray(given)
 
 
@@ -86,7 +86,7 @@ def added(sums: Any) -> Any:
 
 
 def ranges(n: int, most: int, unit: int = 1) -> tuple[int, int]:
-    """Return the rows per block, a multiple of ``unit``, and the number of blocks, at most so many."""
+    """Return the rows per block, a multiple of ``unit``, and the number of blocks, which has a maximum."""
     step = -(-n // (most * unit)) * unit
     return step, -(-n // step)
 

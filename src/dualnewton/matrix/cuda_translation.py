@@ -39,7 +39,7 @@ __device__ inline double logaddexp_(double a, double b) { return fmax(a, b) + lo
 
 
 class Untranslatable(Exception):  # noqa: N818 (it reports no error)
-    """A method is not an expression that C has."""
+    """A method contains an expression that cannot be translated to C."""
 
 
 class Translation(NamedTuple):
