@@ -90,11 +90,12 @@ class CompiledEngine(Engine):
             self.curvature = np.stack(self._curvatures(sampling))
             kernel = separable.singles if self.one_at_a_time else separable.minibatches
             self._sweep: Any = kernel
-            kernel.prepare(*self._separable_arguments(_EMPTY))
-            if self.shrinks:
+            if self.shrinks:  # its steps need no other kernel: compiling that of sweeps would take longer
                 shrinking.shrinking.prepare(
                     *self._shrinking_arguments(0, shrinking.Visits.of_all(0, 0.0), _NO_DRAWS, 0.0)
                 )
+            else:
+                kernel.prepare(*self._separable_arguments(_EMPTY))
         else:
             self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
             self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss.argument)
@@ -155,6 +156,8 @@ class CompiledEngine(Engine):
             return
         if self.separable_rounds:
             arguments = self._separable_arguments(block)
+            if self.shrinks:
+                self._sweep.prepare(*arguments)
             workers().share(partial(self._sweep, *arguments), len(self.problems) if self.one_at_a_time else 1)
         else:
             self._sweep.run(block, self.limit, self.models, self.loss.argument)
