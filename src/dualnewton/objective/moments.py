@@ -3,8 +3,9 @@
     Σ_i c_i (x_iᵀw + b − y_i)² = uᵀGu − 2uᵀk + Σ_i c_i t_i²,        G = Σ_i c_i x̃_i x̃_iᵀ,  k = Σ_i c_i x̃_i t_i
 
 with x̃ = (x − o, 1), t = y − ȳ and u = (w, b + oᵀw − ȳ). The sums are sufficient: P, D and the feasibility of the dual point
-follow from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + |uᵀGu|. The certificates
-below subtract a bound on these errors from D and add it to P.
+follow from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + (Σ_j |u_j| G_jj^½)².
+The second term is far more than |uᵀGu| where large coefficients of nearly dependent features cancel. The certificates below
+subtract a bound on these errors from D and add it to P.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ class Verifier:
         fitted, crossed = np.einsum("akj,akj->a", U, GU), np.einsum("akj,kj->a", U, self.k)
         gradient = GU - self.k  # Σ c_i r_i x̃_i
         r_r, r_t = fitted - 2.0 * crossed + self.squares, crossed - self.squares
-        size = np.abs(GU) + np.abs(self.k)
+        # The products in GU may cancel: |G_ij| ≤ (G_ii G_jj)^½ bounds each of them, and the errors of the sums in G as well.
+        roots = np.sqrt(self.G.diagonal())
+        size = (np.abs(U) @ roots)[:, :, None] * roots + np.abs(self.k)
         error = ROUNDING * (np.einsum("akj,akj->a", np.abs(U), size) + self.squares)
         unsure = ROUNDING * np.sqrt(np.square(size[:, :, :-1]).sum(axis=1).max(axis=1))  # error of the largest slope
         primal_losses = 0.5 * r_r

@@ -169,6 +169,19 @@ def test_certificates_from_moments_bound_those_from_the_data(regularizer, fit_in
         assert found.dual == pytest.approx(dual, rel=1e-8, abs=1e-11 * primal)
 
 
+@pytest.mark.parametrize("size", [1e6, 1e10, 1e14])
+def test_certificates_from_moments_hold_for_models_that_cancel(size):
+    """Far along the null space of X products with its moments cancel: their rounding errors exceed what they leave."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 30)), rng.standard_normal(20)
+    null = np.linalg.svd(X)[2][-1]
+    problem = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=1e-3)
+    moments = Moments.of(problem.data, y[:, None], problem.c, np.zeros(30))
+    (found,) = Verifier(moments, problem).certificates(size * null[None], np.zeros(1), np.array([1e-3]))
+    assert found.primal >= problem.primal(size * null)
+    assert found.dual <= dn.solve(problem, tol=1e-9).certificate.primal
+
+
 def test_a_walk_that_needs_too_many_features_ends_early():
     problem = problem_of("dense", "lasso")
     groups = Groups([np.arange(problem.n)], [np.ones(problem.n)], np.ones((1, 1)))
