@@ -72,7 +72,7 @@ class LibraryBlock:
 
 
 def by_columns(A: Any, models: int) -> bool:
-    """Whether the products of A with the coefficients of so many models are computed one by one, which is faster there."""
+    """Whether the products of A with the coefficients of several models are computed model by model, where that is faster."""
     return models <= FEW_MODELS and not is_sparse(A) and A.size > TINY
 
 

@@ -53,7 +53,7 @@ class Workers:
                 raise error
 
     def _start(self, count: int) -> None:
-        """Start threads until there are so many."""
+        """Start threads until ``count`` of them run."""
         while len(self.started) < count:
             self.started.append(threading.Thread(target=_serve, args=(self.jobs,), daemon=True))
             self.started[-1].start()

@@ -62,6 +62,9 @@ HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 """Maximum number of trial lengths 1, ½, ¼, … of a step, and the multiples of the Hessian's diagonal that are added to it in
 turn, since the Hessian is singular if there are too few inliers."""
 
+VANISHING = 1e-4
+"""A scale below this fraction of the spread of the targets is taken as a sign that the best scale is zero."""
+
 
 class JointStep(NamedTuple):
     """The point after a Newton step in all variables.

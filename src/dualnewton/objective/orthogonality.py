@@ -38,7 +38,7 @@ SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
 """Values s that are tried as lower bounds of the smallest eigenvalue, for a diagonal between ½ and 2."""
 
 ROWS, MORE_ROWS = 8, 64
-"""Rows of the first attempt: this multiple of the number of coefficients, and so many more."""
+"""Rows of the first attempt: the first number times the number of coefficients, plus the second."""
 
 LIGHTEST = 1e-6
 """Rows whose c_i m_i is less than this fraction of the largest keep their dual variables."""

@@ -435,18 +435,21 @@ class Problem:
 
 
 class AroundProblem:
-    """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point."""
+    """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point.
+
+    Each class defines :meth:`rounding_of` and :meth:`extended_pair`.
+    """
 
     unit: Any
     own_starts = True
 
     def rounding_of(self, pair: CertifiedPair) -> float | None:
         """Return a bound on the rounding errors of a certificate; None if none is known."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no rounding_of")
 
     def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with its certificate recomputed in extended precision."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no extended_pair")
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""

@@ -48,7 +48,7 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     few = unknowns <= tuning.one_block_features and n * unknowns <= tuning.direct_entries
     if not is_small(tuning, n, d):
         thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
-        few = few and n * d * d <= tuning.direct_hessian / (3 if thin else 1)
+        few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 

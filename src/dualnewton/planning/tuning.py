@@ -86,7 +86,7 @@ class Rates:
     single_is_faster: bool = True
 
     def on(self, threads: float, models: int = 1) -> Rates:
-        """Return the rates for a number of threads, which take so many models of dual rounds; calls use one thread."""
+        """Return the rates for a number of threads, which share the dual rounds of ``models`` models; calls use one thread."""
         passes, products, rounds = (
             threads**power for power in (self.pass_scaling, self.product_scaling, self.round_scaling)
         )
@@ -161,9 +161,9 @@ class Tuning:
         under a millisecond.
     direct_entries : int
         Largest number of entries of X for which problems are solved directly on one dense block of rows.
-    direct_hessian : float
+    direct_hessian, thin_hessian : float
         Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
-        entries; a third of it for sparse rows with few pairs of stored entries.
+        entries; the second for sparse rows with few pairs of stored entries.
     dense_pairs : float
         Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     together_entries : int
@@ -338,6 +338,7 @@ class Tuning:
     # Limits of small problems
     direct_entries: int = 1 << 20
     direct_hessian: float = 6.4e7
+    thin_hessian: float = 2.1e7
     dense_pairs: float = 0.02
     together_entries: int = 1 << 17
     small_entries: int = 1 << 17

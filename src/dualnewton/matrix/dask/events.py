@@ -19,7 +19,7 @@ LARGEST = 1 << 15
 """Bytes of the largest result that is sent as an event (32 KiB): the scheduler keeps the last thousand events of a client."""
 
 PROTOCOL = 4
-"""Of pickle: the latest with which arrays are read into aligned memory of their own."""
+"""The protocol of pickle: the latest with which unpickled arrays own aligned memory."""
 
 
 class Expected:

@@ -57,7 +57,7 @@ class Kinks(NamedTuple):
         return Kinks(self.ridge[some], self.low[some], self.high[some])
 
     def times(self, factor: float) -> Kinks:
-        """Return the penalty so many times as strong."""
+        """Return the penalty times a factor."""
         return Kinks(factor * self.ridge, factor * self.low, factor * self.high)
 
     def shrunk(self, u: np.ndarray) -> np.ndarray:

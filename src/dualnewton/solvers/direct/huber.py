@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from dualnewton.objective.huber_scale import HuberScaleProblem
+from dualnewton.objective.huber_scale import VANISHING, HuberScaleProblem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 
 TRIALS, SHRINK, SUFFICIENT = 20, 0.4, 1e-4
@@ -37,9 +37,9 @@ LIFTS = (1e-15, 1e-11, 1e-7, 1e-3)
 """Fractions of its diagonal that are added to the Hessian, in turn, until it has a Cholesky factor: with too few inliers it is
 singular."""
 
-VANISHING, MOST_VANISHING = 1e-4, 12
-"""A scale below this fraction of the spread of the targets, after so many steps that did not end there, falls towards zero, where
-Newton's method is slow: the search over scales tries zero itself."""
+MOST_VANISHING = 12
+"""Number of steps with a vanishing scale after which Newton's method ends, since it is slow there: the search over scales then
+tries the scale zero (``solvers/outer/scale_search.py``)."""
 
 CHANGED = 0.3
 """Fraction of the examples that must have changed sides for the sum over the inliers to be computed anew."""

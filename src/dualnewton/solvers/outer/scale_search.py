@@ -12,7 +12,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.huber_scale import HuberScaleProblem, JointStep
+from dualnewton.objective.huber_scale import VANISHING, HuberScaleProblem, JointStep
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import steps_jointly
 from dualnewton.planning.facts import Facts
@@ -32,9 +32,6 @@ TINY, FALLS, EXACT = 1e-3, 2, 1e-6
 """A scale below this fraction of the first one, or of the spread of the targets, is treated as zero, once, after this many
 consecutive fits or steps that halved it: the scale of small but real residuals changes little from one to the next. A scale
 smaller by the third number is treated as zero at once."""
-
-NEGLIGIBLE = 0.1
-"""The scale of a start with a model below this fraction of a tiny one is at once treated as zero."""
 
 REACH = math.log(1e3)
 """How far a secant may lead beyond the best scale for the residuals of a fit, on the logarithmic scale; one that leads farther
@@ -95,13 +92,12 @@ class ScaleSearch(OuterMethod):
         self.rounding = RESIDUALS * float(self.problem.unit.c @ np.abs(self.problem.unit.y)) / self.problem.unit.n
 
     def _first_scales(self, start: CertifiedPair) -> Scales:
-        """Return the first scale; a start whose scale is negligible, but not its gap, is the end of a fall towards zero."""
+        """Return the first scale; that of a direct solution which ended at a vanishing one is treated as zero."""
         unit, scale = self.problem.unit, self._first_scale(start)
-        tiny = TINY * max(
-            scale, math.sqrt(float(unit.c @ np.square(unit.y - unit.c @ unit.y / unit.c.sum()) / unit.c.sum()))
-        )
-        fell = start.w.any() and scale <= NEGLIGIBLE * tiny
-        return Scales(scale, tiny, falls=FALLS if fell else 0)
+        total = float(unit.c.sum())
+        spread = math.sqrt(float(unit.c @ np.square(unit.y - unit.c @ unit.y / total)) / total)
+        fell = start.w.any() and scale <= VANISHING * spread
+        return Scales(scale, TINY * max(scale, spread), falls=FALLS if fell else 0)
 
     def _first_scale(self, start: CertifiedPair) -> float:
         """Return the best scale of the start; if that is zero up to rounding, its root mean squared residual.

@@ -99,15 +99,15 @@ class Hessian(Protocol):
 
 
 class OfOneKind:
-    """A Hessian in another form than a sum of all rows."""
+    """A Hessian that is not computed from a sum over all rows."""
 
     def sums_all(self, size: int) -> bool:  # noqa: ARG002
-        """Return False: there is no such sum."""
+        """Return False, so that :meth:`of_sum` is never called."""
         return False
 
     def of_sum(self, H: np.ndarray, weights: Any) -> Curvature:
-        """Refuse a sum."""
-        raise NotImplementedError
+        """Raise an error: there is no such sum."""
+        raise NotImplementedError(f"{type(self).__name__} is not computed from a sum over all rows")
 
 
 class Stateless(OfOneKind):

@@ -76,7 +76,7 @@ class Penalty:
         return Kinks(self.ridge, self.lower - np.inf, self.threshold) if not self.lower.any() else None
 
     def times(self, factor: float) -> Penalty:
-        """Return the penalty so many times as strong, with the same bounds."""
+        """Return the penalty times a factor, with the same bounds."""
         return Penalty(factor * self.ridge, factor * self.threshold, self.lower, self.upper)
 
     def value(self, w: np.ndarray) -> float:

@@ -44,7 +44,7 @@ class Sizes(Protocol):
         """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
 
     def is_rough(self, features: int) -> bool:
-        """Whether models of so many features are solved roughly while others may be missing."""
+        """Whether models of this number of features are solved roughly while others may be missing."""
 
 
 class Features(ABC):
