@@ -1,4 +1,4 @@
-"""Time every method on a grid of problems, for the planner: ``python -m benchmarks.calibrate [FILE]``.
+"""Time every method on a grid of problems, for the planner: ``python -m benchmarks.calibrate [FILE] [--loss NAME]``.
 
 Writes the times as JSON, with machine, versions and date, and prints the machine rates that this machine would be given
 (:class:`dualnewton.planning.tuning.Rates`). ``tests/planning/test_regret.py`` reads the file: it asks the planner for its choice
@@ -7,11 +7,11 @@ on the same problems, and bounds what that choice loses against the fastest meth
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import math
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,6 +81,10 @@ CLASSES: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "4 classes, dense 5000x50, scales over 3 powers of ten": lambda: _classes(dense(5000, 50, 3.0), 4),
     "5 classes, CSR 3000x500, 2 %": lambda: _classes(sparse(3000, 500, 0.02), 5),
     "3 classes, dense 400x600": lambda: _classes(dense(400, 600), 3),
+    "3 classes, dense 2000x100": lambda: _classes(dense(2000, 100), 3),
+    "6 classes, dense 500x100": lambda: _classes(dense(500, 100), 6),
+    "10 classes, dense 2000x20": lambda: _classes(dense(2000, 20), 10),
+    "10 classes, dense 8000x40, scales over 3 powers of ten": lambda: _classes(dense(8000, 40, 3.0), 10),
 }
 LOSSES = {"logistic": losses.Logistic(), "squared": losses.Squared(), "squared hinge": losses.SquaredHinge()}
 PENALTIES = {
@@ -192,9 +196,10 @@ def rates() -> dict[str, float]:
     }
 
 
-def main(path: Path) -> None:
-    """Measure, write, and print what the machine's rates are."""
-    found = [measured(cell) for cell in cells()]
+def main(path: Path, loss: str | None) -> None:
+    """Measure, write, and print what the machine's rates are; cells of other losses than this one keep their times."""
+    known = {} if loss is None else {_key(cell): cell for cell in json.loads(path.read_text())["cells"]}
+    found = [measured(cell) if loss in (None, cell.loss) else known[_key(vars(cell))] for cell in cells()]
     record = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": {"processor": _processor(), "system": platform.system(), "python": platform.python_version()},
@@ -224,5 +229,14 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
+def _key(cell: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what names a cell."""
+    return tuple(cell[name] for name in ("data", "loss", "penalty", "strength"))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FILE)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, default=FILE)
+    parser.add_argument("--loss", help="measure the problems of this loss only, and keep the other times of the file")
+    arguments = parser.parse_args()
+    main(arguments.file, arguments.loss)

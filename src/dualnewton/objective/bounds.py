@@ -143,6 +143,8 @@ class DualSums:
     def bounds(self) -> list[Bound]:
         """Balance α along the direction, scale it into the domain of g*, and return D of each problem."""
         group, first, alpha, bar = self.group, self.group.first, self.alpha, self.balanced_bar
+        if first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
+            return [Bound(-np.inf, alpha, bar, self.sizes)]  # without the conjugates, which take about a pass
         if self.moves:
             alpha = alpha - group.per_row(self.steps, alpha) * self.direction
         if not first.regularizer.strongly_convex:

@@ -229,13 +229,16 @@ class Problem:
 
     def dual_value(self, terms: row_sums.DualTerms, alpha_bar: np.ndarray) -> float:
         """D(α), given its sums over rows and ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
-        if self.fit_intercept:
-            far = abs(terms.sizes.sums) > _FEASIBLE * terms.sizes.absolute
-            if far if self.columns == 1 else far.any():
-                return -np.inf
+        if self.fit_intercept and self.is_unbalanced(terms.sizes):
+            return -np.inf
         total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
         return value if value < np.inf else -np.inf
+
+    def is_unbalanced(self, sizes: row_sums.DualSizes) -> bool:
+        """Whether Σ c_i α_i = 0 fails beyond rounding, so that α is no dual point of a problem with an intercept."""
+        far = abs(sizes.sums) > _FEASIBLE * sizes.absolute
+        return bool(far if self.columns == 1 else far.any())
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each example by c_i."""

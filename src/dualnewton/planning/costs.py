@@ -24,10 +24,13 @@ class Costs(Profile):
         Machine rates and thresholds.
     gathered : Rates
         Rates for a few rows gathered in memory: those of the processor, even if a GPU reads the data.
+    columns : int
+        The columns of margins of the model, such as the classes of softmax.
     """
 
     tuning: Tuning = DEFAULT
     gathered: Rates = DEFAULT.rates
+    columns: int = 1
 
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
@@ -37,6 +40,10 @@ class Costs(Profile):
         there = tuning if rates is tuning.rates else replace(tuning, rates=rates)
         return cls(**vars(profile), tuning=there, gathered=tuning.rates)
 
+    def with_columns(self, columns: int) -> Costs:
+        """Return the costs for a model with this number of columns of margins."""
+        return self if columns == self.columns else replace(self, columns=columns)
+
     @cached_property
     def by_entry(self) -> bool:
         """Whether a pass uses the stored entries; nearly full sparse rows that fit in the cache are made dense instead."""
@@ -45,11 +52,15 @@ class Costs(Profile):
 
     @cached_property
     def data_pass(self) -> float:
-        """Seconds of a pass: margins, losses and gradient at one point."""
-        rates = self.tuning.rates
+        """Seconds of a pass: margins, losses and gradients at one point; sparse rows are read once for each column."""
+        rates, columns = self.tuning.rates, self.columns
         if self.by_entry:
-            return rates.call + self.stored * rates.sparse_entry + self.n * rates.margin
-        return rates.call + self._read(self.n * self.d * self.itemsize, rates) + self.n * rates.margin
+            products = columns * self.stored * rates.sparse_entry
+        else:
+            products = self._read(self.n * self.d * self.itemsize, rates)
+            if columns > 1:
+                products = max(products, 2.0 * columns * self.n * self.d / rates.multiply)
+        return rates.call + products + columns * self.n * rates.margin
 
     @cached_property
     def reading(self) -> float:
@@ -67,7 +78,10 @@ class Costs(Profile):
         return self.tuning.rates.call + self.n * self.tuning.rates.drawn_row
 
     def sketch(self, rows: float) -> float:
-        """Seconds to compute and factorise a Hessian from ``rows`` rows."""
+        """Seconds to compute and factorise a Hessian from ``rows`` rows.
+
+        That of each column is counted as a multiple of one matrix, as at the start of a run.
+        """
         if rows >= self.d:
             return self.added(rows)
         return self.drawing + self.gram(rows)
@@ -100,15 +114,15 @@ class Costs(Profile):
 
     def added(self, rows: float) -> float:
         """Seconds to add the outer products of ``rows`` rows to a d×d matrix and to factorise it."""
-        return self.drawing + self.outer(rows, rows / self.n * self.pairs)[0] + self.factor(self.d)
+        return self.drawing + self.outer(rows, rows / self.n * self.pairs)[0] + self.columns * self.factor(self.d)
 
     def applied(self, rows: float) -> float:
         """Seconds of a solve with a sketch of ``rows`` rows: its factor is read twice, its rows too if they are fewer than d."""
         if rows >= self.d:
-            return self._read(8.0 * self.d**2, self.tuning.rates)
+            return self.columns * self._read(8.0 * self.d**2, self.tuning.rates)
         rates = self.gathered
         entry = rates.sparse_entry if self.by_entry else 8.0 / rates.memory_bandwidth
-        return self._read(8.0 * rows**2, rates) + 2.0 * rows * self.stored / self.n * entry
+        return self.columns * (self._read(8.0 * rows**2, rates) + 2.0 * rows * self.stored / self.n * entry)
 
     def by_pairs(self, rows: float, pairs: float) -> bool:
         """Whether Σ a aᵀ over sparse rows with ``pairs`` pairs of entries is summed pair by pair."""
@@ -147,30 +161,20 @@ class Costs(Profile):
             low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)
         return low
 
-    def pass_of(self, columns: int) -> float:
-        """Seconds of a pass with the given number of columns of margins."""
-        return self.data_pass if columns == 1 else self.class_pass(columns)
-
     # Softmax -----------------------------------------------------------------------------------------------------------
-
-    def class_pass(self, classes: int) -> float:
-        """Seconds of a pass with ``classes`` columns of margins: dense rows are read once, sparse ones for each column."""
-        rates, one = self.tuning.rates, self.data_pass - self.tuning.rates.call
-        products = classes * one if self.by_entry else max(one, 2.0 * classes * self.n * self.d / rates.multiply)
-        return rates.call + products + self.n * classes * rates.margin
 
     def class_step(self, classes: int) -> float:
         """Seconds of a Newton step for softmax: a pass, a Gram matrix for each pair of classes, the factor of the Hessian."""
         rates, share = self.tuning.rates, self.tuning.paired_rows
         pairs = classes * (classes - 1) // 2
         sums = pairs * (rates.call / 3.0 + self.outer(share * self.n, share * self.pairs)[0])
-        return self.class_pass(classes) + sums + self.factor(classes * (self.d + 1))
+        return self.with_columns(classes).data_pass + sums + self.factor(classes * (self.d + 1))
 
     def of_classes(self, columns: int) -> Costs:
         """Return the costs if each class has its own features, as for softmax with working sets."""
         if columns == 1:
             return self
-        return replace(self, d=columns * self.d, stored=columns * self.stored, pairs=columns**2 * self.pairs)
+        return replace(self, columns=1, d=columns * self.d, stored=columns * self.stored, pairs=columns**2 * self.pairs)
 
 
 def on_threads(tuning: Tuning, profile: Profile, threads: int, models: int = 1) -> Tuning:

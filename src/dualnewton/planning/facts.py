@@ -162,7 +162,12 @@ class Facts:
     @cached_property
     def data_pass(self) -> float:
         """The cost of a pass: margins, losses and gradients of all columns of the model."""
-        return self.costs.pass_of(self.classes)
+        return self.sketch_costs.data_pass
+
+    @cached_property
+    def sketch_costs(self) -> Costs:
+        """The costs of sketched Newton, whose passes are over all columns of the model."""
+        return self.costs if self.classes == 1 else self.costs.with_columns(self.classes)
 
     @cached_property
     def samples(self) -> tuple[int, ...]:

@@ -124,25 +124,26 @@ def ihs_plan(facts: Facts, tau: Tau) -> Plan:
 def _ihs_reason(facts: Facts, rows: int) -> str:
     of_class = " of each class" if facts.classes > 1 else ""
     source = f"Hessian{of_class} from {rows} sampled rows"
-    if (first := facts.costs.begun_sketch(rows)) < rows:
+    if (first := facts.sketch_costs.begun_sketch(rows)) < rows:
         source += f" ({'fewer' if first else 'a diagonal at first'}, while steps are fast enough)"
     return f"sketched Newton: full gradients, {source}"
 
 
 def ihs_size(facts: Facts) -> int:
     """Return the number of rows of the first sketch for which the predicted cost of the run is smallest."""
-    n, first = facts.costs.n, facts.costs.first_sketch
-    enough = min(n, facts.tuning.sketch_rows * facts.costs.d)
+    costs = facts.sketch_costs
+    n, first = costs.n, costs.first_sketch
+    enough = min(n, facts.tuning.sketch_rows * costs.d)
     if first >= n:
         return n
     # Either at least `enough` rows or at most d/2: numbers in between cost a d×d matrix that estimates the Hessian badly.
     sizes = {max(enough, first)} | {min(n, first << doublings) for doublings in range(6)}
-    useful = [rows for rows in sorted(sizes) if rows >= enough or rows <= facts.costs.d // 2]
+    useful = [rows for rows in sorted(sizes) if rows >= enough or rows <= costs.d // 2]
     return min(useful, key=lambda rows: _ihs_cost(facts, rows))
 
 
 def _ihs_cost(facts: Facts, rows: int) -> float:
-    costs, tuning = facts.costs, facts.tuning
+    costs, tuning = facts.sketch_costs, facts.tuning
     sketches = 1.5 if facts.quadratic or facts.near else tuning.sketches
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
@@ -159,12 +160,16 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
     if facts.samples:
         return facts.sampled_cost(facts.samples)
     if facts.classes > 1:
-        slower = tuning.softmax_spread * facts.feature_spread * facts.conditioning**0.25
-        passes = tuning.softmax_passes + slower
-        return (passes + tuning.certificate_passes) * facts.data_pass
-    dear = facts.costs.is_dear(rows)
-    if facts.matrix_free and (rows < facts.costs.d or dear) and (not dear or _needs_sketch(facts)):
-        return math.inf
+        K, costs = facts.classes, facts.costs
+        slower = (
+            tuning.softmax_slowdown * math.sqrt(K * costs.d / costs.n) + tuning.softmax_spread * facts.feature_spread
+        )
+        passes = tuning.softmax_passes + tuning.softmax_passes_per_class * K + slower * math.log(facts.conditioning)
+        return passes * tuning.softmax_step * facts.data_pass
+    if facts.matrix_free:
+        dear = facts.costs.is_dear(rows)
+        if (rows < facts.costs.d or dear) and (not dear or _needs_sketch(facts)):
+            return math.inf
     return _ihs_cost(facts, rows)
 
 

@@ -32,9 +32,9 @@ class Sketching:
         """Return the decisions for other data, such as a sample of the rows."""
         return Sketching.of(data, self.costs.tuning)
 
-    def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> SketchPolicy:
+    def policy(self, tol: float, first: int, *, newton: bool, columns: int, quadratic: bool) -> SketchPolicy:
         """Return the policy of one model."""
-        return SketchPolicy(self.costs, tol, first, newton=newton, coupled=coupled, quadratic=quadratic)
+        return SketchPolicy(self.costs.with_columns(columns), tol, first, newton=newton, quadratic=quadratic)
 
     def is_matrix_free(self, features: int) -> bool:
         """Whether Newton's method forms neither an n×n nor a d×d matrix."""
@@ -109,15 +109,13 @@ class SketchPolicy:
     Parameters
     ----------
     costs : Costs
-        Predicted costs of passes and sketches.
+        Predicted costs of passes and sketches, for the columns of the model.
     tol : float
         The wanted relative gap.
     first : int
         The rows of the first sketch.
     newton : bool
         Whether each step uses the Hessian at its starting point.
-    coupled : bool
-        Whether the model has columns (classes) whose coupling no sketch contains.
     quadratic : bool
         Whether the curvature is the same everywhere, so that no sketch is computed twice.
 
@@ -127,11 +125,9 @@ class SketchPolicy:
         The state between steps.
     """
 
-    def __init__(
-        self, costs: Costs, tol: float, first: int, *, newton: bool, coupled: bool = False, quadratic: bool = False
-    ) -> None:
+    def __init__(self, costs: Costs, tol: float, first: int, *, newton: bool, quadratic: bool = False) -> None:
         self.costs, self.tol, self.first = costs, tol, first
-        self.newton, self.coupled, self.quadratic = newton, coupled, quadratic
+        self.newton, self.coupled, self.quadratic = newton, costs.columns > 1, quadratic
         rows = first if newton else costs.begun_sketch(first)
         self.state = SketchState(rows, costs.n, 1.0 if quadratic else costs.tuning.refreshed_speed)
 
@@ -192,7 +188,7 @@ class SketchPolicy:
             return True
         state = self.state
         if self.coupled and state.rows:
-            return False  # no sketch contains the coupling, and the corrections of this one would be lost
+            return self._wants_renewal(gap, value)
         if 0 < state.rows < self.costs.d:
             return self._wants_other_rows(gap, value)
         tuning, rows = self.costs.tuning, min(self.next_rows, state.active)
@@ -209,6 +205,19 @@ class SketchPolicy:
         windows = [min(self.age, tuning.speed_window)] if state.rows else [self.age, self.age - self.age // 2]
         speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
         return left / speed - left / self._expected_speed(rows) > price
+
+    def _wants_renewal(self, gap: float, value: float) -> bool:
+        """Whether the steps of coupled columns are so slow that a matrix for each column, at the current point, may pay.
+
+        No sketch contains the coupling, so that the gain is not known: it is tried once the steps since the last sketch have cost
+        ``renewal_margin`` times as much, if the steps that are left will, too.
+        """
+        costs, margin = self.costs, self.costs.tuning.renewal_margin
+        if self.age < costs.tuning.longest_wait:
+            return False
+        price = margin * costs.columns * costs.with_columns(1).sketch(self.state.rows) / costs.data_pass
+        waited = self.age - costs.tuning.longest_wait
+        return waited > price and self._left(gap, value) / max(self._speed(self.age // 2), 0.01) > price
 
     def ends(self, gap: float, value: float) -> bool:
         """Whether the next step, if it is as fast as the last, leaves clearly less than the wanted gap.

@@ -44,8 +44,9 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     dual rounds then cost less.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
-    unknowns = problem.columns * d
-    few = unknowns <= tuning.one_block_features and n * unknowns <= tuning.direct_entries
+    unknowns, pairs = problem.columns * d, max(1, problem.columns * (problem.columns - 1) // 2)
+    # The rows are weighted anew for each pair of classes of softmax.
+    few = unknowns <= tuning.one_block_features and n * d * pairs <= tuning.direct_entries
     if not is_small(tuning, n, d):
         thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
@@ -165,7 +166,7 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
 def _gradient_cost(problem: Any, tuning: Tuning) -> float:
     """Seconds of a gradient over all features, of the margins along it, and of the minimiser in the span of all gradients."""
     costs = Costs.of(problem.data.profile, tuning)
-    every = costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
+    every = costs.with_columns(problem.columns).data_pass
     return every + tuning.rates.call
 
 

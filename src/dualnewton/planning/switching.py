@@ -65,6 +65,13 @@ class Switching:
         return Facts.of(self.problem, self.tuning)
 
     @cached_property
+    def step_cost(self) -> float:
+        """The predicted cost of a step of a primal method; computed once, since each step uses it."""
+        columns = self.problem.columns
+        data_pass = Costs.of(self.problem.data.profile, self.tuning).with_columns(columns).data_pass
+        return data_pass if columns == 1 else self.tuning.softmax_step * data_pass
+
+    @cached_property
     def kinked(self) -> list[Plan]:
         """The plans for a loss with kinks, cheapest first; computed once, since each step uses them."""
         return kinked_plans(self.problem, tuning=self.tuning)
@@ -179,7 +186,7 @@ class Switching:
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, usually of a dual method, if the primal one has cost far more than predicted."""
-        a_pass, plan = Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns), self.state.plan
+        a_pass, plan = self.step_cost, self.state.plan
         if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))

@@ -202,10 +202,14 @@ class Tuning:
         For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     inexact_products : float
         Factor on the Hessian products of conjugate gradients since each Newton step restarts them.
-    softmax_passes, softmax_spread : float
-        Passes of sketched Newton for softmax, whose Hessian leaves out the coupling between classes: passes + spread · s ·
-        conditioning^¼, where s is the standard deviation of ln(1 + E[a_j²]/λ) over the features. A direction that all classes
-        share has the curvature λ only; if the features have equal scales, a few L-BFGS corrections cover all these directions.
+    softmax_passes, softmax_passes_per_class, softmax_slowdown, softmax_spread : float
+        Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
+        per class · K + ln(conditioning) · (slowdown · √(Kd/n) + spread · s), where s is the standard deviation of
+        ln(1 + E[a_j²]/λ) over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the
+        way. A direction that all classes share has the curvature λ only; if the features have equal scales, a few L-BFGS
+        corrections cover all these directions.
+    softmax_step : float
+        The time of its steps as a multiple of a pass: solves, corrections and certificates included.
     softmax_steps, softmax_steps_per_log : float
         Newton steps for softmax from w = 0 to a relative gap of 1e-6: steps + factor · ln(conditioning).
     paired_rows : float
@@ -255,6 +259,8 @@ class Tuning:
 
     cheap_sketch, dear_sketch : float
         Costs in passes: a cheaper sketch is renewed at every step; a more expensive one is computed only if steps are slow.
+    renewal_margin : float
+        For softmax: steps since the last sketch, and steps left, in multiples of the cost of a new Hessian for each class.
     speed_window, longest_wait : int
         Steps over which the speed on a sketch is measured; and the most steps before the first measurement.
     fastest_step, slowest_step : float
@@ -362,8 +368,11 @@ class Tuning:
     missed_curvature: float = 0.25
     changed_rows: float = 0.1
     inexact_products: float = 1.5
-    softmax_passes: float = 20.0
-    softmax_spread: float = 15.0
+    softmax_passes: float = 4.0
+    softmax_passes_per_class: float = 1.2
+    softmax_slowdown: float = 3.0
+    softmax_spread: float = 0.4
+    softmax_step: float = 2.5
     softmax_steps: float = 3.0
     softmax_steps_per_log: float = 0.6
     paired_rows: float = 0.4
@@ -398,6 +407,7 @@ class Tuning:
     # Sketches
     cheap_sketch: float = 0.5
     dear_sketch: float = 4.0
+    renewal_margin: float = 2.0
     speed_window: int = 4
     longest_wait: int = 8
     fastest_step: float = 3.0

@@ -17,7 +17,7 @@ STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
 
 STEPS_WITHOUT_CERTIFICATE = 10
 """Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. In primal methods,
-whose gradient gives the gap, it is half the number of steps at the last certificate, if that is more."""
+whose gradient gives the gap, it is twice as large, or half the number of steps at the last certificate, if that is more."""
 
 
 @dataclass(eq=False)
@@ -90,7 +90,7 @@ class Track:
         """
         close = self.expected_gap() <= request.tol * abs(self.best.certificate.primal)
         rare = plan.is_primal and self.best.certificate.relative_gap > TINY_RELATIVE_GAP
-        longest = max(STEPS_WITHOUT_CERTIFICATE, self.certified_at // 2 if rare else 0)
+        longest = max(2 * STEPS_WITHOUT_CERTIFICATE, self.certified_at // 2) if rare else STEPS_WITHOUT_CERTIFICATE
         return close or self.stuck or steps - self.certified_at >= (request.certify_every or longest)
 
     def learn(self, found: CertifiedPair, steps: int) -> None:

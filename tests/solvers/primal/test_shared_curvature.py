@@ -5,7 +5,10 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses
+from dualnewton.planning.sketching import Sketching
+from dualnewton.solvers.primal import shared_curvature
 from dualnewton.solvers.primal import sketching as hessians
+from tuned import tuned
 
 N, D = 600, 12
 
@@ -24,8 +27,10 @@ def folds(X, y, loss, count=5):
 @pytest.fixture
 def bought(monkeypatch):
     """The weights of every curvature that was made."""
-    made, at = [], hessians.Sketches.at
-    monkeypatch.setattr(hessians.Sketches, "at", lambda self, w, *more: (made.append(w), at(self, w, *more))[1])
+    made, given = [], hessians.Sketches.multiples
+    monkeypatch.setattr(
+        hessians.Sketches, "multiples", lambda self, w, *more: (made.append(w), given(self, w, *more))[1]
+    )
     return made
 
 
@@ -81,3 +86,64 @@ def test_classes_part_as_their_curvatures_do(bought):
     # At w = 0 all have the same curvature, and later each its own.
     assert np.ptp(bought[0]) == 0.0
     assert len(bought) >= 1 + 3
+
+
+def unbalanced_classes(n=N):
+    """Classes of very different sizes, on correlated features."""
+    rng = np.random.default_rng(3)
+    X = np.cumsum(rng.standard_normal((n, D)), axis=1)
+    return X, rng.choice(4, n, p=[0.7, 0.2, 0.07, 0.03])
+
+
+def test_classes_of_softmax_share_one_matrix_at_the_start(bought):
+    """Each row has the class frequencies as its probabilities there: the weights of a class are multiples of another's."""
+    X, y = unbalanced_classes()
+    problem = dn.MultinomialProblem(X, y, lam=1.0 / N, fit_intercept=True)
+    result = dn.solve(problem, method="ihs", tau=N // 2, tol=1e-8, tuning=tuned(renewal_margin=np.inf))
+    assert result.converged
+    assert len(bought) == 1
+
+
+@pytest.mark.parametrize("size", [0, D // 2, 3 * D, N])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_multiples_are_the_curvatures_of_multiplied_weights(size, intercept):
+    X, _ = unbalanced_classes()
+    problem = dn.Problem(X, np.ones(N), losses.Logistic(), lam=1.0 / N)
+    ridge, weights = np.full(D + intercept, 0.1), np.random.default_rng(0).random(N)
+    ridge[D:] = 0.0
+    factors, g = (1.0, 0.25, 1.0, 3.0), np.ones(ridge.size)
+
+    def sketches():
+        return hessians.Sketches(problem.data, ridge, Sketching.of(problem.data))
+
+    found = sketches().multiples(weights, factors, size, np.random.default_rng(5))
+    for factor, curvature in zip(factors, found, strict=True):
+        alone = sketches().at(factor * weights, size, np.random.default_rng(5))
+        np.testing.assert_allclose(curvature.solve(g), alone.solve(g), rtol=1e-9)
+
+
+def test_weights_that_are_no_multiples_are_noticed():
+    weights = np.random.default_rng(0).random((50, 1)) * [1.0, 0.5, 2.0]
+    assert shared_curvature._multiples_of_first(weights) == pytest.approx([1.0, 0.5, 2.0])
+    weights[7, 2] *= 1.0 + 1e-4
+    assert shared_curvature._multiples_of_first(weights) is None
+    assert shared_curvature._multiples_of_first(np.zeros((5, 2))) is None
+
+
+def test_slow_steps_of_softmax_get_new_curvature(bought):
+    """Rare classes: their probabilities end far from those of the start, whose curvature takes several times the steps."""
+    rng, K, d = np.random.default_rng(0), 8, 40
+    y = rng.choice(K, N, p=0.5 ** np.arange(K) / (2.0 - 0.5 ** (K - 1)))
+    X = rng.standard_normal((N, d)) + rng.standard_normal((K, d))[y] * 2.0 / np.sqrt(d)
+    problem = dn.MultinomialProblem(X, y, lam=1e-2 / N, fit_intercept=True)
+
+    def steps(**options):
+        bought.clear()
+        result = dn.solve(problem, method="ihs", tau=N, tol=1e-6, **options)
+        assert result.converged
+        return result.trace.rows[-1].epoch
+
+    with_new = steps()
+    assert len(bought) > K  # one at the start, then one for each class
+    assert steps(tuning=tuned(renewal_margin=np.inf)) > 2.0 * with_new
+    assert len(bought) == 1

@@ -72,8 +72,11 @@ class Decisions(Protocol):
     def on(self, data: Data) -> Decisions:
         """Return the decisions for other data, such as a sample of the rows."""
 
-    def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> Policy:
-        """Return the policy of one model whose first sketch has the given number of rows."""
+    def policy(self, tol: float, first: int, *, newton: bool, columns: int, quadratic: bool) -> Policy:
+        """Return the policy of one model whose first sketch has the given number of rows.
+
+        Several ``columns`` (classes) have a curvature each, without the coupling between them.
+        """
 
     def is_matrix_free(self, features: int) -> bool:
         """Whether Newton's method forms neither an n×n nor a d×d matrix."""

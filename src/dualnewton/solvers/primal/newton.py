@@ -76,7 +76,7 @@ class Descent(SharedPasses):
                 tol,
                 data.n if newton else sketch,
                 newton=newton,
-                coupled=objective.columns > 1 and not objective.joint,
+                columns=1 if objective.joint else objective.columns,
                 quadratic=objective.quadratic,
             )
             hessians = self._hessians(objective, newton=newton)

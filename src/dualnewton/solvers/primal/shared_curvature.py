@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import count_active
+from dualnewton.row_arrays import column_sums, on_host
 from dualnewton.solvers.primal.curvature import Curvature, Together
 from dualnewton.solvers.primal.model import Model
 from dualnewton.solvers.primal.sketching import Enough, Hessian
@@ -118,14 +119,29 @@ def _compute(
 def _each(
     hessians: Sequence[Hessian], weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough
 ) -> list[Curvature]:
-    """Return the curvature of each column; equal columns, such as those of softmax at the start, share it."""
-    each: list[Curvature] = []
+    """Return the curvature of each column."""
     columns = [np.ascontiguousarray(weights[:, k], like=weights) for k in range(weights.shape[1])]
     if hessians[0].joint:
         return [hessians[0].at(columns, size, rng, enough)]
-    for k, (hessian, own) in enumerate(zip(hessians, columns, strict=True)):
-        if k and size and bool(np.array_equal(own, columns[k - 1])):
-            each.append(each[-1])
-        else:
-            each.append(hessian.at(own, size, rng, enough))
-    return each
+    factors = _multiples_of_first(weights)
+    if factors is not None:
+        return hessians[0].multiples(columns[0], factors, size, rng, enough)
+    return [hessian.at(own, size, rng, enough) for hessian, own in zip(hessians, columns, strict=True)]
+
+
+def _multiples_of_first(weights: np.ndarray) -> list[float] | None:
+    """Return the factors by which the columns are multiples of the first one; None if they are not.
+
+    At the start, where the margins of all rows are the intercepts, those of softmax are: the weight of class k is p_k(1 − p_k) in
+    each row. One Gram matrix then serves all classes. Its noise is the same for all of them, too, so that steps keep the sum of
+    the coefficients over the classes, on which the losses do not depend: on dense data, steps from a sample of the rows are twice
+    as many if each class has a sample of its own.
+    """
+    if weights.shape[1] == 1:
+        return [1.0]
+    totals = np.asarray(on_host(column_sums(weights)))
+    if not totals[0] > 0.0:
+        return None
+    factors = totals / totals[0]
+    apart = float(np.abs(weights - weights[:, :1] * np.asarray(factors, like=weights)).sum())
+    return factors.tolist() if apart <= SAME * float(totals.sum()) else None

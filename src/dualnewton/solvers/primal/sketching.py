@@ -9,6 +9,7 @@ Features that are rare in a sketch take their diagonal entry from all rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -85,6 +86,11 @@ class Hessian(Protocol):
         If the Hessian is constant, a solve is exact enough if it leaves at most ``enough.left`` of n(P − D).
         """
 
+    def multiples(
+        self, weights: Any, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
+    ) -> list[Curvature]:
+        """Return :meth:`at` for these multiples of the weights, from the same rows."""
+
     def sums_all(self, size: int) -> bool:
         """Whether :meth:`at` factorises the sum of all rows, in double precision, which :meth:`of_sum` then takes as well."""
 
@@ -100,6 +106,14 @@ class Hessian(Protocol):
 
 class OfOneKind:
     """A Hessian that is not computed from a sum over all rows."""
+
+    at: Callable[..., Curvature]
+
+    def multiples(
+        self, weights: Any, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
+    ) -> list[Curvature]:
+        """Return the curvature of each multiple, computed alone."""
+        return [self.at(factor * weights, size, rng, enough) for factor in factors]
 
     def sums_all(self, size: int) -> bool:  # noqa: ARG002
         """Return False, so that :meth:`of_sum` is never called."""
@@ -215,17 +229,24 @@ class Sketches:
             self.kept.last = state.kept
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
+        (found,) = self.multiples(weights, (1.0,), size, rng, enough)
+        return found
+
+    def multiples(
+        self, weights: np.ndarray, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
+    ) -> list[Curvature]:
         if size == 0:
-            return self._diagonal(weights, rng)
-        data, diagonal = self.data, self.ridge.copy()
+            squares = self._diagonal(weights, rng)
+            return [Diagonal(self.data.feature_array(self._positive(factor * squares))) for factor in factors]
+        data, diagonal = self.data, np.zeros_like(self.ridge)
         count = count_active(weights)
         active = max(1, count)
         if self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
-            return self.dominant.at(weights, self.rows_read)
+            return [self.dominant.at(factor * weights, self.rows_read) for factor in factors]
         if self.kept is not None and size >= active:
             H, self.rows_read = self.kept.at(weights, single=self._single(weights, active, EXACT))
-            return Cholesky(H, diagonal, exact=True)
+            return self._factorised(H, diagonal, factors, exact=True)
         if size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
         every = count == data.n <= size
@@ -240,11 +261,22 @@ class Sketches:
         if exact and enough.left > 0.0 and self.decisions.considers_single(indices.size):
             H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
             sizes = np.sqrt(on_host(H.diagonal()))
-            if _leaves(B := Cholesky(H, diagonal, exact=True), sizes, self.ridge[: data.d], enough) <= enough.left:
-                return B
+            found = self._factorised(H, diagonal, factors, exact=True)
+            if all(_leaves(B, sizes, self.ridge[: data.d], enough) <= enough.left for B in set(found)):
+                return found
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
-        return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
+        return self._factorised(H, diagonal, factors, scaled_well=scaled_well, exact=exact)
+
+    def _factorised(
+        self, H: np.ndarray, diagonal: np.ndarray, factors: Sequence[float], *, exact: bool, scaled_well: bool = True
+    ) -> list[Curvature]:
+        """Return the multiples of H + D(diagonal), each plus the ridge; H may be overwritten."""
+        found: dict[float, Curvature] = {}
+        for factor in dict.fromkeys(factors):
+            own = H if len(factors) == 1 and factor == 1.0 else factor * H
+            found[factor] = Cholesky(own, self.ridge + factor * diagonal, scaled_well=scaled_well, exact=exact)
+        return [found[factor] for factor in factors]
 
     def sums_all(self, size: int) -> bool:
         kept = self.decisions.keeps_rows(size, self.ridge.size) or self.decisions.considers_single(size)
@@ -254,8 +286,8 @@ class Sketches:
         self.rows_read = max(1, count_active(weights))
         return Cholesky(H, self.ridge.copy(), exact=True)
 
-    def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> Curvature:
-        """Return the diagonal of the Hessian: estimated from a few rows, from all rows for features that are rare in these."""
+    def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the diagonal of Aᵀ D(weights) A: from a few rows, or from all rows for features that are rare in these."""
         data, self.rows_read = self.data, 0
         if FEW * data.profile.stored < RARE * data.d * data.n:  # the mean feature is rare
             found = self._column_norms(weights)
@@ -264,9 +296,13 @@ class Sketches:
             found, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
             if indices.size < count_active(weights) and (rare := self._rare(indices)).size:
                 found[rare] = data.column_norms(weights, rare)
-        diagonal = self.ridge + (np.append(found, float(weights.sum())) if self.intercept else found)
+        return np.append(found, float(weights.sum())) if self.intercept else found
+
+    def _positive(self, squares: np.ndarray) -> np.ndarray:
+        """Return a diagonal with the ridge added; features without curvature and ridge have one."""
+        diagonal = self.ridge + squares
         diagonal[diagonal <= 0.0] = 1.0
-        return Diagonal(data.feature_array(diagonal))
+        return diagonal
 
     def _column_norms(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²; for equal weights, as at w = 0, by the norms of the features, which certificates need as well."""
