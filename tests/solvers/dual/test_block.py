@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dualnewton as dn
 from dualnewton import losses
 from dualnewton.solvers.dual import block as blocks
 from dualnewton.solvers.dual.block import DiagonalCurvature, FullCurvature
@@ -146,3 +147,15 @@ def test_a_block_whose_newton_system_exceeds_float64_stays_where_it_is(curvature
     loss, y, u, alpha = losses.Poisson(), np.zeros(2), np.full(2, 699.0), np.zeros(2)
     with np.errstate(over="ignore", invalid="ignore"):
         assert not solve_block(loss, y, u, curvature, alpha, np.ones(2)).any()
+
+
+def test_one_round_over_all_rows_is_enough_on_features_of_different_scales_with_an_intercept():
+    """More rows than features: Woodbury's formula, used before, left no correct digit of the step, and the dual never increased."""
+    rng = np.random.default_rng(1)
+    n, d = 120, 90
+    X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-2.0, 2.0, d)
+    scores = X @ rng.standard_normal(d)
+    y = np.where(scores / scores.std() + 0.5 * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=0.02 / n, fit_intercept=True)
+    result = dn.solve(problem, method="sdna", tau=n, tol=1e-4, max_epochs=3)
+    assert result.converged

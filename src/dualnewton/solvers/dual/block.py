@@ -10,8 +10,9 @@ only if β = −φ′(z), which is also the optimality condition of the *primal*
     J = Σ c_i φ(z_i) + ½ (c∘β)ᵀ G (c∘β),
 
 a smooth convex function without constraints. Its Newton step solves (I + W G C) Δβ = F with F = −φ′(z) − β, W = D(φ″(z)),
-C = D(c). Symmetrised by K = (WC)^½ this needs only (I + K G K)⁻¹, a matrix with eigenvalues ≥ 1 for all data. Halving the step
-until J does not rise makes the method globally convergent; without it the iteration diverges on some blocks of real data.
+C = D(c): the margins change by Δz = (I + G W C)⁻¹ G C F, and Δβ = F − W Δz. Symmetrised by K = (WC)^½ this needs only
+(I + K G K)⁻¹, a matrix with eigenvalues ≥ 1 for all data. Halving the step until J does not rise makes the method globally
+convergent; without it the iteration diverges on some blocks of real data.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ Rest = TypeVarTuple("Rest")
 
 
 class Curvature(Protocol):
-    """The operations with G that the block solver needs: a product, and a solve with I + KGK for a diagonal K."""
+    """The operations with G that the block solver needs: a product, and a solve with I + GK² for a diagonal K."""
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """G x."""
 
-    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
-        """(I + D(k) G D(k))⁻¹ r."""
+    def newton_margins(self, k: np.ndarray, mass: np.ndarray) -> np.ndarray:
+        """(I + G D(k)²)⁻¹ G mass."""
 
 
 class FullCurvature:
@@ -58,15 +59,17 @@ class FullCurvature:
     def times(self, x: np.ndarray) -> np.ndarray:
         return self.gram @ x
 
-    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
-        return _solve_plus_identity(k[:, None] * self.gram * k, r)
+    def newton_margins(self, k: np.ndarray, mass: np.ndarray) -> np.ndarray:
+        q = _solve_plus_identity(k[:, None] * self.gram * k, k * (self.gram @ mass))
+        return self.gram @ (mass - k * q)
 
 
 class LowRankCurvature:
     """The full Gram matrix of a block with more examples than features, in the factored form G = BBᵀ.
 
-    (I + KBBᵀK)⁻¹ = I − KB(I + BᵀK²B)⁻¹BᵀK (Woodbury) needs a d×d matrix instead of a τ×τ one. This is the interpretation of
-    Section 6: the step uses a sketch of the Hessian in the primal variables, and for τ = n it is Newton's method.
+    (I + BBᵀK²)⁻¹B = B(I + BᵀK²B)⁻¹ needs a d×d matrix instead of a τ×τ one. This is the interpretation of Section 6: the step
+    uses a sketch of the Hessian in the primal variables, and for τ = n it is Newton's method. (Woodbury's formula for
+    (I + KBBᵀK)⁻¹ would do the same, but it cancels: with a large G, which an intercept brings, no digit of the step was left.)
     """
 
     def __init__(self, factor: np.ndarray) -> None:
@@ -75,9 +78,9 @@ class LowRankCurvature:
     def times(self, x: np.ndarray) -> np.ndarray:
         return self.factor @ (self.factor.T @ x)
 
-    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
+    def newton_margins(self, k: np.ndarray, mass: np.ndarray) -> np.ndarray:
         scaled = k[:, None] * self.factor
-        return r - scaled @ _solve_plus_identity(scaled.T @ scaled, scaled.T @ r)
+        return self.factor @ _solve_plus_identity(scaled.T @ scaled, self.factor.T @ mass)
 
 
 def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
@@ -113,8 +116,8 @@ class DiagonalCurvature:
     def times(self, x: np.ndarray) -> np.ndarray:
         return self.diagonal * x
 
-    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
-        return r / (1.0 + k * k * self.diagonal)
+    def newton_margins(self, k: np.ndarray, mass: np.ndarray) -> np.ndarray:
+        return self.diagonal * mass / (1.0 + k * k * self.diagonal)
 
 
 def halve_until_descent(
@@ -172,12 +175,9 @@ def solve_block(
         stalls = stalls + 1 if size >= last else 0
         if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or stalls == 2 or time.perf_counter() > deadline:
             break
-        # 3. The Newton step: with q = K Δz it is Δβ = F − W Δz and C Δβ = C F − K q, for rows of weight zero too.
+        # 3. The Newton step.
         slope = loss.second_derivative(z, y)
-        k = np.sqrt(c * slope)
-        q = curvature.solve_shifted(k, k * curvature.times(c * residual))
-        step_z = curvature.times(c * residual - k * q)
-        step_beta = residual - slope * step_z
+        step_beta = residual - slope * curvature.newton_margins(np.sqrt(c * slope), c * residual)
         # 4. Halve it until J does not rise.
         t, found = halve_until_descent(J, noise, lambda t: block_primal(beta + t * step_beta))  # noqa: B023
         if found is None:
