@@ -150,7 +150,7 @@ def test_a_block_whose_newton_system_exceeds_float64_stays_where_it_is(curvature
 
 
 def test_one_round_over_all_rows_is_enough_on_features_of_different_scales_with_an_intercept():
-    """More rows than features: Woodbury's formula, used before, left no correct digit of the step, and the dual never increased."""
+    """Woodbury's formula, used before for more rows than features, left no correct digit of the step: no dual point was found."""
     rng = np.random.default_rng(1)
     n, d = 120, 90
     X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-2.0, 2.0, d)
