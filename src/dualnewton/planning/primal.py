@@ -161,10 +161,10 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
         return facts.sampled_cost(facts.samples)
     if facts.classes > 1:
         K, costs = facts.classes, facts.costs
-        slower = (
-            tuning.softmax_slowdown * math.sqrt(K * costs.d / costs.n) + tuning.softmax_spread * facts.feature_spread
-        )
-        passes = tuning.softmax_passes + tuning.softmax_passes_per_class * K + slower * math.log(facts.conditioning)
+        slower = tuning.softmax_slowdown + tuning.softmax_spread * facts.feature_spread
+        slower *= math.log(facts.conditioning) * math.sqrt(K * costs.d / costs.n)
+        passes = tuning.softmax_passes + tuning.softmax_passes_per_class * K + slower
+        passes *= 1.0 + passes / tuning.softmax_hard
         return passes * tuning.softmax_step * facts.data_pass
     if facts.matrix_free:
         dear = facts.costs.is_dear(rows)

@@ -187,7 +187,8 @@ class Switching:
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, usually of a dual method, if the primal one has cost far more than predicted."""
         a_pass, plan = self.step_cost, self.state.plan
-        if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
+        overrun = self.tuning.overrun if self.problem.columns == 1 else self.tuning.softmax_overrun
+        if plan.before is not None or epochs * a_pass < overrun * plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))
         if other is None or self.tuning.switch_margin * cost >= passes_left * a_pass:

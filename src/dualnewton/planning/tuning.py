@@ -204,10 +204,12 @@ class Tuning:
         Factor on the Hessian products of conjugate gradients since each Newton step restarts them.
     softmax_passes, softmax_passes_per_class, softmax_slowdown, softmax_spread : float
         Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
-        per class · K + ln(conditioning) · (slowdown · √(Kd/n) + spread · s), where s is the standard deviation of
+        per class · K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of
         ln(1 + E[a_j²]/λ) over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the
         way. A direction that all classes share has the curvature λ only; if the features have equal scales, a few L-BFGS
         corrections cover all these directions.
+    softmax_hard : float
+        Passes p by this formula become p(1 + p/hard): hard problems take more than it says.
     softmax_step : float
         The time of its steps as a multiple of a pass: solves, corrections and certificates included.
     softmax_steps, softmax_steps_per_log : float
@@ -254,8 +256,9 @@ class Tuning:
         Least ln(factor) per epoch that is assumed for the current method.
     rounding_gap : float
         Relative gap below which a primal method that is stuck is not replaced by a dual one.
-    overrun : float
-        A primal method may be replaced after it has cost this multiple of its prediction.
+    overrun, softmax_overrun : float
+        A primal method may be replaced after it has cost this multiple of its prediction; the same for softmax, whose sketches
+        lack the coupling between classes, which Newton's method has.
 
     cheap_sketch, dear_sketch : float
         Costs in passes: a cheaper sketch is renewed at every step; a more expensive one is computed only if steps are slow.
@@ -371,8 +374,9 @@ class Tuning:
     softmax_passes: float = 4.0
     softmax_passes_per_class: float = 1.2
     softmax_slowdown: float = 3.0
-    softmax_spread: float = 0.4
-    softmax_step: float = 2.5
+    softmax_spread: float = 1.5
+    softmax_hard: float = 100.0
+    softmax_step: float = 2.0
     softmax_steps: float = 3.0
     softmax_steps_per_log: float = 0.6
     paired_rows: float = 0.4
@@ -404,6 +408,7 @@ class Tuning:
     slowest_epoch: float = 1e-3
     rounding_gap: float = 1e-12
     overrun: float = 3.0
+    softmax_overrun: float = 1.0
     # Sketches
     cheap_sketch: float = 0.5
     dear_sketch: float = 4.0
