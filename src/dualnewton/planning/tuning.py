@@ -127,7 +127,7 @@ GPU = Rates(
     sparse_pair=1e-11,
     expanded_entry=1.7e-12,
     margin=1e-11,
-    call=1.3e-3,
+    call=6.5e-4,
     drawn_row=2e-11,
     single_is_faster=False,
 )
@@ -412,7 +412,7 @@ class Tuning:
     sample_growth: int = 4
     sample_share: float = 1.0 / 8.0
     skipped_gap: float = 0.6
-    first_sample_steps: float = 8.0
+    first_sample_steps: float = 4.0
     later_sample_steps: float = 1.25
     least_memory: int = 10
     most_memory: int = 40

@@ -9,8 +9,9 @@ from dualnewton import losses
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.planning.facts import Facts
+from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal import samples
-from dualnewton.solvers.primal.sketching import draw_strata
+from fake_device import on_device
 from tuned import tuned
 
 SAMPLED = tuned(one_block_features=0, sample_rows=16)
@@ -147,10 +148,15 @@ def test_a_given_tau_or_an_earlier_model_leaves_samples_out(passes):
     assert set(passes) == {N}
 
 
-def test_a_sample_has_one_row_of_each_stratum():
-    rows = draw_strata(np.random.default_rng(0), 1003, 100)
-    ends = np.arange(101) * 1003 // 100
+@pytest.mark.parametrize("kind", [MemoryData, on_device])
+def test_a_sample_has_one_random_row_of_each_stratum(kind):
+    data = kind(np.ones((10_030, 1)))
+    rows, again, others = (on_host(data.strata(np.random.default_rng(seed), 1000)) for seed in (0, 0, 1))
+    ends = np.arange(1001) * 10_030 // 1000
     assert ((ends[:-1] <= rows) & (rows < ends[1:])).all()
+    assert np.array_equal(rows, again)
+    assert abs(np.corrcoef(rows - ends[:-1], others - ends[:-1])[0, 1]) < 0.15
+    assert np.bincount(rows - ends[:-1], minlength=10)[:10].min() > 60
 
 
 def test_auto_starts_on_samples_where_rows_are_many():

@@ -122,12 +122,6 @@ class Stateless(OfOneKind):
         """Take nothing."""
 
 
-def draw_strata(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
-    """Return ``size`` of n rows in order, a random one from each of as many strata of consecutive rows."""
-    ends = np.arange(size + 1) * n // size
-    return ends[:-1] + (rng.random(size) * np.diff(ends)).astype(np.intp)
-
-
 def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     """Return a score for each row, the mean of 1 and its relative leverage; None if the leverages are about equal.
 
@@ -261,19 +255,22 @@ class Sketches:
             found = self._column_norms(weights)
         else:
             indices, scaled = data.draw(rng, weights, FEW)
-            found, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
+            few, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
             if indices.size < count_active(weights) and (rare := self._rare(indices)).size:
-                found[rare] = data.column_norms(weights, rare)
-        diagonal = self.ridge + (np.append(found, float(weights.sum())) if self.intercept else found)
+                few[rare] = data.column_norms(weights, rare)
+            found = data.feature_array(few)
+        if self.intercept:
+            found = np.concatenate([found, np.asarray([float(weights.sum())], like=found)])
+        diagonal = data.feature_array(self.ridge) + found
         diagonal[diagonal <= 0.0] = 1.0
-        return Diagonal(data.feature_array(diagonal))
+        return Diagonal(diagonal)
 
-    def _column_norms(self, weights: np.ndarray) -> np.ndarray:
-        """Σ_i weights_i a_ij²; for equal weights, as at w = 0, by the norms of the features, which certificates need as well."""
+    def _column_norms(self, weights: np.ndarray) -> Any:
+        """Σ_i weights_i a_ij², a feature array; for equal weights, as at w = 0, by the norms that certificates need as well."""
         least = float(weights.min())
         if least < float(weights.max()):
-            return self.data.column_norms(weights)
-        return least * np.square(self.data.feature_norms)
+            return self.data.feature_array(self.data.column_norms(weights))
+        return least * self.data.squared_feature_norms
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)
