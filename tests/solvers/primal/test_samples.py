@@ -1,5 +1,7 @@
 """Runs that start at their solution on samples of the rows (``solvers/primal/samples.py``)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,7 +10,9 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.objective.huber_scale import HuberScaleProblem
+from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import Facts
+from dualnewton.planning.sketching import SketchPolicy
 from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal import samples
 from fake_device import on_device
@@ -92,6 +96,24 @@ def test_the_last_step_is_mostly_certified_without_being_evaluated(passes):
             assert dn.solve(posed, method="ihs", tol=tol, tuning=tuning, random_state=0).converged
         counts.append(passes.count(N))
     assert counts[1] <= counts[0] - 3
+
+
+@pytest.mark.parametrize(
+    ("decrements", "settled", "ends"),
+    [
+        ((1.0, 0.1), True, True),
+        ((1.0, 0.1), False, False),  # one step is not enough away from the solution on a sample
+        ((1.0, 0.1, 0.01), False, True),
+        ((1.0, 0.9, 0.01), False, False),  # the slower of two counts
+        ((1.0, 1e-300, 1e300), False, False),
+        ((1e300, 0.0), True, True),
+    ],
+)
+def test_a_step_is_certified_unevaluated_if_those_before_were_fast_enough(decrements, settled, ends):
+    costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
+    policy = SketchPolicy(costs, 1e-6, 0, newton=False)
+    policy.state = replace(policy.state, decrements=decrements, settled=settled)
+    assert policy.ends(5e-6, 1.0) is ends
 
 
 def vars_of(tuning):
