@@ -127,7 +127,7 @@ GPU = Rates(
     sparse_pair=1e-11,
     expanded_entry=1.7e-12,
     margin=1e-11,
-    call=6.5e-4,
+    call=1.3e-3,
     drawn_row=2e-11,
     single_is_faster=False,
 )
@@ -136,7 +136,8 @@ GPU = Rates(
 ``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.2 ms for 4 GB), ``multiply`` and
 ``expanded_entry`` of weighted Gram matrices in float64 (5.5 ms for 10,000,000×100, 36 ms for 1,000,000×1000), and
 ``sparse_entry`` of passes over CSR rows. ``call`` is the interpreter's time of a pass, a matrix or a sample of rows, with the
-work around it. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their Gram
+work around it, and twice what ``python -m benchmarks.gpu_timeline`` shows for one: with 0.65 ms the first sketch of
+1,000,000×2000 has fewer rows than features, and a fit takes 87 ms and 14 passes instead of 56 ms and 9. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their Gram
 matrices are of sampled rows, in memory. What is not set here is not done on a GPU, and is as on a core.
 """
 
