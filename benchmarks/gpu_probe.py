@@ -1,6 +1,6 @@
 """Times of single operations and profiles of fits on a GPU: ``python -m benchmarks.gpu_probe [--gathers]``.
 
-With ``--gathers``, only those of random reads by the entries of a sparse matrix. The planner's rates of a GPU follow from them.
+The planner's rates of a GPU follow from them. With ``--gathers``, only times of random reads by the entries of a sparse matrix.
 
 A *read* is the time in which the GPU reads X once, by the sum of its entries.
 """
@@ -26,7 +26,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import cuda
 from dualnewton.matrix.cuda import as_cuda
-from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, namespace
+from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, limit, namespace
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 
 TOL = 1e-6
@@ -221,7 +221,7 @@ extern "C" __global__ void gathered(const float* data, const int* indices, const
 
 def gathers(X: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield products of the entries with numbers of a vector, without sums per row: they show what the random reads cost."""
-    xp, blocks = cupy(), 8 * 132
+    xp, blocks = cupy(), 8 * limit(0, "MultiProcessorCount")
     W, Z = xp.ones(X.shape[1]), xp.empty(blocks * THREADS)
     for words, mask in (("all columns", -1), ("8192 columns, which L1 holds", 8191), ("no column", 0)):
         work = kernel("gathered", GATHERS, MASK=mask)
