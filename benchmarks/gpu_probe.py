@@ -1,12 +1,13 @@
-"""Times of single operations and profiles of fits on a GPU: ``python -m benchmarks.gpu_probe``.
+"""Times of single operations and profiles of fits on a GPU: ``python -m benchmarks.gpu_probe [--gathers]``.
 
-The planner's rates of a GPU follow from them.
+The planner's rates of a GPU follow from them. With ``--gathers``, only times of random reads by the entries of a sparse matrix.
 
 A *read* is the time in which the GPU reads X once, by the sum of its entries.
 """
 
 from __future__ import annotations
 
+import argparse
 import cProfile
 import datetime
 import functools
@@ -25,7 +26,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import cuda
 from dualnewton.matrix.cuda import as_cuda
-from dualnewton.matrix.cuda_library import cupy, namespace
+from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, limit, namespace
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 
 TOL = 1e-6
@@ -205,6 +206,29 @@ def sparse_operations(X: Any, y: Any, problem: dn.Problem) -> Iterator[tuple[str
     yield "pass", lambda: data.evaluate(W, b, Derivatives([problem]), [problem.row_vectors])
 
 
+GATHERS = r"""
+// Sums of the entries of a sparse matrix times the numbers of W at their columns, or at MASK & column.
+extern "C" __global__ void gathered(const float* data, const int* indices, const double* W, double* Z, long long stored)
+{
+    long long first = (long long)blockIdx.x * THREADS + threadIdx.x, threads = (long long)gridDim.x * THREADS;
+    double z = 0.0;
+    #pragma unroll 4
+    for (long long s = first; s < stored; s += threads) z += (MASK ? W[MASK & indices[s]] : indices[s]) * (double)data[s];
+    Z[first] = z;
+}
+"""
+
+
+def gathers(X: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield products of the entries with numbers of a vector, without sums per row: they show what the random reads cost."""
+    xp, blocks = cupy(), 8 * limit(0, "MultiProcessorCount")
+    W, Z = xp.ones(X.shape[1]), xp.empty(blocks * THREADS)
+    for words, mask in (("all columns", -1), ("8192 columns, which L1 holds", 8191), ("no column", 0)):
+        work = kernel("gathered", GATHERS, MASK=mask)
+        given = (blocks,), (THREADS,), (X.data, X.indices, W, Z, np.int64(X.nnz))
+        yield f"entries times numbers of {words}", functools.partial(work, *given)
+
+
 def fit(name: str, problem: dn.Problem, method: str) -> None:
     """Print the time of a fit and what it is spent on."""
     try:
@@ -229,7 +253,19 @@ def fit(name: str, problem: dn.Problem, method: str) -> None:
         print(f"  fit {name} {method}: FAILED", traceback.format_exc()[-2500:], flush=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Parse the options and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gathers", action="store_true", help="only random reads by the entries of a sparse matrix")
     print(datetime.datetime.now(datetime.UTC).date())
+    if parser.parse_args().gathers:
+        X, _ = sparse(10_000_000, 1_000_000, 50)
+        for name, work in gathers(X):
+            print(f"  {name} {timed(work):.2f} ms", flush=True)
+        return
     probe([(1_000_000, 100, 1e4), (10_000_000, 100, 1e6), (1_000_000, 1000, 1e6), (1_000_000, 2000, 1e6)])
     probe_sparse([(2_000_000, 200_000, 50), (10_000_000, 1_000_000, 50)])
+
+
+if __name__ == "__main__":
+    main()

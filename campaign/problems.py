@@ -143,9 +143,13 @@ def drawn(
     *,
     gentle: bool = False,
     sizes: tuple[Sequence[int], Sequence[int]] = SIZES,
+    turn: int = 0,
 ) -> Drawn:
-    """Draw a problem, whose rows have one of the storages and of the sizes, and the options of its fit."""
-    rng = np.random.default_rng([seed, 20])
+    """Draw a problem, whose rows have one of the storages and of the sizes, and the options of its fit.
+
+    A seed has one problem for each ``turn``.
+    """
+    rng = np.random.default_rng([seed, 20, turn] if turn else [seed, 20])
     name = _some(rng, list(LOSSES))
     loss = LOSSES[name](rng)
     n, d = (int(_some(rng, options)) for options in sizes)

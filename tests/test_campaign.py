@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from campaign import exact, report, runner
+from campaign import exact, gpu, report, runner
 from campaign.parts import PARTS, Defect, skipped
 from campaign.problems import LOSSES, PENALTIES
 from campaign.watch import Watch
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from fake_device import on_device
 from tables import LOSSES as SMOOTH
 from tables import NON_SMOOTH, SEVERAL_COLUMNS, WITHOUT_GAMMA, exported, labels_for, name_of
 
@@ -40,6 +41,12 @@ def test_the_campaign_draws_every_loss_and_penalty():
     assert {name.split()[0] for name in PENALTIES} == {
         kind.__name__ for kind in exported(regularizers, regularizers.Regularizer)
     }
+
+
+def test_each_seed_fits_a_problem_on_a_device_and_counts_the_refusals_before_it():
+    found = [gpu.fitted(seed, {"device": on_device}) for seed in range(60_000, 60_012)]
+    assert all(each.total() > each["refused"] for each in found)
+    assert any(each["refused"] for each in found)
 
 
 @pytest.mark.parametrize("loss", [*ALL_LOSSES, *SEVERAL_COLUMNS], ids=name_of)

@@ -4,82 +4,27 @@
 """
 
 import copy
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from tests.gpu.cases import LOSSES, close, cuda, matrices, placed, problem_on
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix import MemoryData, RowVectors
+from dualnewton.matrix import MemoryData
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 from dualnewton.row_arrays import on_host
 
-RTOL = 1e-10
-
-
-def has_gpu():
-    """Whether CuPy is there and finds a GPU."""
-    try:
-        import cupy
-
-        return cupy.cuda.runtime.getDeviceCount() > 0
-    except Exception:
-        return False
-
-
-def cuda(X):
-    from dualnewton.matrix.cuda import as_cuda
-
-    return as_cuda(X)
-
-
-def placed(data, rows):
-    return RowVectors(*(None if each is None else data.placed(each) for each in rows))
-
-
-def close(found, expected, rtol=RTOL):
-    expected = np.asarray(expected)
-    scale = float(np.abs(expected).max()) or 1.0
-    np.testing.assert_allclose(np.asarray(on_host(found)), expected, rtol=rtol, atol=rtol * scale)
-
-
-def matrices():
-    """Matrices of each storage and type, narrow and wide."""
-    rng = np.random.default_rng(0)
-    for n, d in ((1000, 3), (5003, 100), (700, 300), (300, 2100), (257, 4096)):
-        X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
-        for kind in (np.float32, np.float64):
-            yield f"dense {n}x{d} {kind.__name__}", X.astype(kind)
-            yield f"csr {n}x{d} {kind.__name__}", sp.csr_array(X.astype(kind))
-
-
-LOSSES = {
-    "logistic": losses.Logistic(),
-    "squared": losses.Squared(),
-    "squared hinge": losses.SquaredHinge(),
-    "huber": losses.Huber(0.7),
-    "smooth hinge": losses.SmoothHinge(0.3),
-    "eps": losses.SquaredEpsilonInsensitive(0.2),
-    "hinge": losses.Hinge(),
-    "quantile": losses.Quantile(0.3),
-    "softmax": losses.Softmax(3),
-}
-
-
-def problem_on(X, loss, seed=1, **more):
-    """Return a problem with random labels, weights and offsets."""
-    rng, n = np.random.default_rng(seed), X.shape[0]
-    if loss.columns > 1:
-        y, offset = rng.integers(0, loss.columns, n), 0.1 * rng.standard_normal((n, loss.columns))
-    else:
-        y = np.sign(rng.standard_normal(n)) if isinstance(loss, losses.base.Margin) else rng.standard_normal(n)
-        offset = 0.1 * rng.standard_normal(n)
-    return dn.Problem(X, y, loss, sample_weight=rng.uniform(0.5, 2.0, n), offset=offset, fit_intercept=True, **more)
+PROCESSES = 8
+"""Most checks that run at a time."""
 
 
 def check_products():
@@ -470,19 +415,31 @@ def refusal(X, y, **more):
 CHECKS = {name: check for name, check in vars().items() if name.startswith("check_")}
 
 
+def outcome(name):
+    """Run a check; return whether it passed and a line about it, with a traceback if it failed."""
+    began = time.perf_counter()
+    try:
+        CHECKS[name]()
+        failure = ""
+    except Exception:
+        failure = "\n" + "".join(traceback.format_exc().splitlines(True)[-60:])
+    words = f"FAILED{failure}" if failure else "passed"
+    return not failure, f"{name}: {words} ({time.perf_counter() - began:.1f} s)"
+
+
 def main(names=()):
-    """Run the checks; print one line each, and a traceback where one fails."""
-    failed = 0
-    for name, check in CHECKS.items():
-        if names and name not in names:
-            continue
-        began = time.perf_counter()
-        try:
-            check()
-            outcome = "passed"
-        except Exception:
-            outcome, failed = f"FAILED\n{''.join(traceback.format_exc().splitlines(True)[-60:])}", failed + 1
-        print(f"{name}: {outcome} ({time.perf_counter() - began:.1f} s)", flush=True)
+    """Run the checks, each in a process of its own: most of their time is the compiler's. Return the number that failed."""
+    began, failed = time.perf_counter(), 0
+    wanted = [name for name in CHECKS if not names or name in names]
+    processes = max(1, min(len(wanted), PROCESSES, len(os.sched_getaffinity(0))))
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the fits in memory; the processes inherit it
+        os.environ.setdefault(name, "2")
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        for done in as_completed([pool.submit(outcome, name) for name in wanted]):
+            passed, line = done.result()
+            failed += not passed
+            print(line, flush=True)
+    print(f"{len(wanted) - failed} of {len(wanted)} checks passed in {time.perf_counter() - began:.0f} s", flush=True)
     return failed
 
 

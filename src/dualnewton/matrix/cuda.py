@@ -231,11 +231,10 @@ class CudaData(DeviceData):
             return
         kernel = kernel_of(
             "dense_times",
-            cuda_source.PRODUCTS,
+            cuda_source.DENSE_TIMES,
             REAL=_real(self.matrix.dtype),
             K=W.shape[1],
             LANES=self.lanes,
-            TILE=1,
             ROWS=TOGETHER if W.shape[1] > 1 else 1,
             ENTRY=entry,
         )
@@ -274,12 +273,10 @@ class CudaData(DeviceData):
         tile = 256
         kernel = kernel_of(
             "dense_transposed",
-            cuda_source.PRODUCTS,
+            cuda_source.DENSE_TRANSPOSED,
             REAL=_real(self.matrix.dtype),
             K=K,
-            LANES=self.lanes,
             TILE=tile,
-            ROWS=1,
             ENTRY=entry,
         )
         across = -(-self.d // THREADS)
@@ -452,10 +449,9 @@ def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, entry: str = ENTRY, *, ad
         INDEX="int" if A.indptr.dtype.itemsize == 4 else "long long",
         TOGETHER=TOGETHER if K == 1 else 1,
         ENTRY=entry,
-        ADD=int(add),
     )
     indices = A.indices if A.indices.dtype.itemsize == 4 else A.indices.astype(np.int32)
-    kernel((8 * blocks,), (THREADS,), (A.data, indices, A.indptr, W, Z, np.int64(A.shape[0])))
+    kernel((8 * blocks,), (THREADS,), (A.data, indices, A.indptr, W, Z, np.int64(A.shape[0]), np.int32(add)))
 
 
 def as_data(X: Any) -> Data:

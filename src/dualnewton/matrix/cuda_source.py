@@ -275,9 +275,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
 """
 )
 
-PRODUCTS = r"""
-__device__ inline double of(double x) { return ENTRY; }
+OF_ENTRY = "__device__ inline double of(double x) { return ENTRY; }\n"
 
+DENSE_TIMES = (
+    OF_ENTRY
+    + r"""
 // Z = f(A) W for dense rows, a function f of an entry and K rows of W': LANES threads multiply ROWS rows at a time, so that they
 // read W' less often.
 extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z, long long n, int d)
@@ -309,7 +311,12 @@ extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z
             }
     }
 }
+"""
+)
 
+DENSE_TRANSPOSED = (
+    OF_ENTRY
+    + r"""
 // Sums of f(A)' R for dense rows and K columns of R: a block a range of rows, whose sums it writes.
 extern "C" __global__ void dense_transposed(const REAL* X, const double* R, double* sums, long long n, int d, long long step)
 {
@@ -333,12 +340,13 @@ extern "C" __global__ void dense_transposed(const REAL* X, const double* R, doub
     if (column < d) for (int k = 0; k < K; ++k) sums[((long long)blockIdx.x * K + k) * d + column] = added[k];
 }
 """
+)
 
 CSR_TIMES = r"""
-// Z = f(A) W for CSR rows and a function f of an entry, added to Z if ADD: LANES threads a row, each with TOGETHER entries at a
+// Z = f(A) W for CSR rows and a function f of an entry, added to Z if `add`: LANES threads a row, each with TOGETHER entries at a
 // time, whose numbers in W it reads together. With the transposed matrix it gives f(A)' R.
 extern "C" __global__ void csr_times(
-    const REAL* data, const int* indices, const INDEX* indptr, const double* W, double* Z, long long n)
+    const REAL* data, const int* indices, const INDEX* indptr, const double* W, double* Z, long long n, int add)
 {
     int lane = threadIdx.x % LANES;
     long long rows = (long long)gridDim.x * (THREADS / LANES);
@@ -367,7 +375,7 @@ extern "C" __global__ void csr_times(
         }
         for (int k = 0; k < K; ++k) {
             for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);
-            if (lane == 0 && i < n) Z[i * K + k] = (ADD ? Z[i * K + k] : 0.0) + z[k];
+            if (lane == 0 && i < n) Z[i * K + k] = (add ? Z[i * K + k] : 0.0) + z[k];
         }
     }
 }

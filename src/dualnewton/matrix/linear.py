@@ -141,7 +141,8 @@ def squared_norms(X: Matrix) -> np.ndarray:
     if sp.issparse(X):
         X = without_repeats(X)
         squares = np.square(X.data, dtype=np.float64)
-        return sp.csr_array((squares, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1])
+        # As if all entries were in one column, which takes no vector of ones for many columns.
+        return sp.csr_array((squares, np.zeros_like(X.indices), X.indptr), shape=(X.shape[0], 1)) @ np.ones(1)
     return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 

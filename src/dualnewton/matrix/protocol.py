@@ -279,6 +279,11 @@ class Data(Selections, ABC):
         return np.sqrt(self.column_norms(self.ones()))
 
     @cached_property
+    def squared_feature_norms(self) -> Any:
+        """‖A_j‖² of each feature, on the device on which arithmetic with vectors over features is fastest."""
+        return self.feature_array(np.square(self.feature_norms))
+
+    @cached_property
     def norm(self) -> float:
         """An upper bound of (Σ_ij A_ij²)^½ that exceeds it by rounding errors alone."""
         return math.sqrt(float(self.feature_norms @ self.feature_norms)) * (1.0 + (self.n + self.d) * 2.0**-52)

@@ -66,8 +66,8 @@ class Selections:
         """Return the entries of a row array at these rows; the same array if they are all rows."""
         return values if rows.size == self.n else values[rows]
 
-    def only_at(self, values: RowArray, rows: np.ndarray, factor: float) -> RowArray:
-        """Return the values times a factor at these rows, given by their indices, and zero at the others."""
+    def only_at(self, values: RowArray, rows: Selection, factor: float) -> RowArray:
+        """Return the values times a factor at these rows, and zero at the others."""
         rows, found = np.asarray(rows, like=values), np.zeros_like(values)
         found[rows] = values[rows] * factor
         return found
@@ -81,6 +81,11 @@ class Selections:
         if (count := count_active(weights)) == weights.size:
             return np.arange(weights.size)
         return np.flatnonzero(weights != 0.0) if count else np.zeros(1, dtype=np.intp)
+
+    def strata(self, rng: np.random.Generator, size: int) -> Selection:
+        """Return ``size`` of the rows, a random one from each of as many strata of consecutive rows."""
+        ends = np.arange(size + 1) * self.n // size
+        return ends[:-1] + (rng.random(size) * np.diff(ends)).astype(np.intp)
 
     def draw(
         self, rng: np.random.Generator, weights: RowArray, size: int, scores: RowArray | None = None
@@ -112,8 +117,8 @@ class Selections:
         chosen, others = np.sort(order[:size]), order[size:]
         return chosen, np.sort(others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)])
 
-    def subset(self, rows: np.ndarray) -> Data:
-        """Return some rows, given by their indices, as separate data, if ``capabilities.subsets``."""
+    def subset(self, rows: Selection) -> Data:
+        """Return some rows as separate data, if ``capabilities.subsets``."""
         raise NotImplementedError
 
 

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dualnewton.matrix.memory import parts_of
 from dualnewton.matrix.protocol import Data, Profile, Work
 from dualnewton.planning.tuning import DEFAULT, Rates, Tuning
+
+
+@lru_cache(maxsize=16)
+def _on_gpu(tuning: Tuning, streamed: int) -> Tuning:
+    """Return the tuning with the rates of a GPU, to which rows with so many bytes per entry are streamed, if any.
+
+    Each pass, sample and sketch of a fit asks for costs, and a copy of all tuned numbers takes longer than finding the last one.
+    """
+    return replace(tuning, rates=tuning.gpu.streamed(streamed) if streamed else tuning.gpu)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +44,7 @@ class Costs(Profile):
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Return the costs for data with this size and sparsity."""
-        rates = tuning.gpu if profile.on_gpu else tuning.rates
-        rates = rates.streamed(profile.itemsize) if profile.streamed else rates
-        there = tuning if rates is tuning.rates else replace(tuning, rates=rates)
+        there = _on_gpu(tuning, profile.itemsize if profile.streamed else 0) if profile.on_gpu else tuning
         return cls(**vars(profile), tuning=there, gathered=tuning.rates)
 
     def with_columns(self, columns: int) -> Costs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,6 +10,9 @@ from functools import cached_property
 from dualnewton.matrix.protocol import Data
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
+
+LARGEST_LOGARITHM = 700.0
+"""Upper limit for the logarithm of a factor, whose exponential is finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +224,17 @@ class SketchPolicy:
         return waited > price and self._left(gap, value) / max(self._speed(self.age // 2), 0.01) > price
 
     def ends(self, gap: float, value: float) -> bool:
-        """Whether the next step, if it is as fast as the last, leaves clearly less than the wanted gap.
+        """Whether the next step, if it is as fast as those before, leaves clearly less than the wanted gap.
 
         Near the optimum, where a model that was solved on a sample starts, steps on one sketch do not get slower, since the
-        gradients correct it. Elsewhere their speed varies too much.
+        gradients correct it. Elsewhere their speed varies: the slower of the last two counts.
         """
-        known = self.age >= 1 and self.state.settled
-        return known and gap * math.exp(-self._speed(1)) <= self.costs.tuning.skipped_gap * self.tol * abs(value)
+        steps = 1 if self.state.settled else 2
+        if self.age < steps:
+            return False
+        known = [math.log(max(each, 1e-300)) for each in self.state.decrements[-1 - steps :]]
+        speed = min(before - now for before, now in itertools.pairwise(known))
+        return gap <= self.costs.tuning.skipped_gap * self.tol * abs(value) * math.exp(min(speed, LARGEST_LOGARITHM))
 
     def _left(self, gap: float, value: float) -> float:
         """Return the logarithm of the factor by which the gap must still decrease."""

@@ -135,9 +135,11 @@ GPU = Rates(
 
 ``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.2 ms for 4 GB), ``multiply`` and
 ``expanded_entry`` of weighted Gram matrices in float64 (5.5 ms for 10,000,000×100, 36 ms for 1,000,000×1000), and
-``sparse_entry`` of passes over CSR rows. ``call`` is the interpreter's time of a pass, a matrix or a sample of rows, with the
-work around it. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their Gram
-matrices are of sampled rows, in memory. What is not set here is not done on a GPU, and is as on a core.
+``sparse_entry`` of passes over CSR rows. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on
+the GPU: their Gram matrices are of sampled rows, in memory. ``call`` is the interpreter's time of a pass, a matrix or a sample of
+rows, with the work around it, and about twice what ``python -m benchmarks.gpu_timeline`` shows for one: with 0.65 ms, the first
+sketch of 1,000,000×2000 has fewer rows than features, and a fit takes 87 ms and 14 passes instead of 50 ms and 8. What is not set
+here is not done on a GPU, and is as on a core.
 """
 
 
@@ -283,7 +285,7 @@ class Tuning:
     skipped_gap : float
         A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
     first_sample_steps, later_sample_steps : float
-        Newton steps on the first sample and on each later one.
+        Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.
     least_memory, most_memory : int
         Bounds on the number of L-BFGS correction pairs; between them, the number that costs half a pass.
     largest_matrix : int
@@ -427,7 +429,7 @@ class Tuning:
     sample_growth: int = 4
     sample_share: float = 1.0 / 8.0
     skipped_gap: float = 0.6
-    first_sample_steps: float = 8.0
+    first_sample_steps: float = 4.0
     later_sample_steps: float = 1.25
     least_memory: int = 10
     most_memory: int = 40

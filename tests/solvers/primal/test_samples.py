@@ -1,5 +1,7 @@
 """Runs that start at their solution on samples of the rows (``solvers/primal/samples.py``)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,9 +10,12 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.objective.huber_scale import HuberScaleProblem
+from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import Facts
+from dualnewton.planning.sketching import SketchPolicy
+from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal import samples
-from dualnewton.solvers.primal.sketching import draw_strata
+from fake_device import on_device
 from tuned import tuned
 
 SAMPLED = tuned(one_block_features=0, sample_rows=16)
@@ -93,6 +98,24 @@ def test_the_last_step_is_mostly_certified_without_being_evaluated(passes):
     assert counts[1] <= counts[0] - 3
 
 
+@pytest.mark.parametrize(
+    ("decrements", "settled", "ends"),
+    [
+        ((1.0, 0.1), True, True),
+        ((1.0, 0.1), False, False),  # one step is not enough away from the solution on a sample
+        ((1.0, 0.1, 0.01), False, True),
+        ((1.0, 0.9, 0.01), False, False),  # the slower of two counts
+        ((1.0, 1e-300, 1e300), False, False),
+        ((1e300, 0.0), True, True),
+    ],
+)
+def test_a_step_is_certified_unevaluated_if_those_before_were_fast_enough(decrements, settled, ends):
+    costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
+    policy = SketchPolicy(costs, 1e-6, 0, newton=False)
+    policy.state = replace(policy.state, decrements=decrements, settled=settled)
+    assert policy.ends(5e-6, 1.0) is ends
+
+
 def vars_of(tuning):
     return {"one_block_features": tuning.one_block_features, "sample_rows": tuning.sample_rows}
 
@@ -147,10 +170,15 @@ def test_a_given_tau_or_an_earlier_model_leaves_samples_out(passes):
     assert set(passes) == {N}
 
 
-def test_a_sample_has_one_row_of_each_stratum():
-    rows = draw_strata(np.random.default_rng(0), 1003, 100)
-    ends = np.arange(101) * 1003 // 100
+@pytest.mark.parametrize("kind", [MemoryData, on_device])
+def test_a_sample_has_one_random_row_of_each_stratum(kind):
+    data = kind(np.ones((10_030, 1)))
+    rows, again, others = (on_host(data.strata(np.random.default_rng(seed), 1000)) for seed in (0, 0, 1))
+    ends = np.arange(1001) * 10_030 // 1000
     assert ((ends[:-1] <= rows) & (rows < ends[1:])).all()
+    assert np.array_equal(rows, again)
+    assert abs(np.corrcoef(rows - ends[:-1], others - ends[:-1])[0, 1]) < 0.15
+    assert np.bincount(rows - ends[:-1], minlength=10)[:10].min() > 60
 
 
 def test_auto_starts_on_samples_where_rows_are_many():

@@ -18,7 +18,6 @@ from dualnewton.planning.direct import steps_jointly
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan
 from dualnewton.solvers.primal.samples import represents
-from dualnewton.solvers.primal.sketching import draw_strata
 from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
@@ -149,7 +148,7 @@ class ScaleSearch(OuterMethod):
         if known.sample or not sizes or request.method != "auto" or known.scales.scale == 0.0:
             return 0.0
         size = sizes[-1]
-        rows = draw_strata(rng, unit.n, size)
+        rows = unit.data.strata(rng, size)
         data = unit.data.subset(rows)
         if not represents(data, [on_rows(unit, rows, data)]):
             return 0.0

@@ -63,7 +63,7 @@ class Policy(Protocol):
         """Whether another sketch costs less than the passes that it is expected to save."""
 
     def ends(self, gap: float, value: float) -> bool:
-        """Whether the next step, if it is as fast as the last, leaves clearly less than the wanted gap."""
+        """Whether the next step, if it is as fast as those before, leaves clearly less than the wanted gap."""
 
 
 class Decisions(Protocol):

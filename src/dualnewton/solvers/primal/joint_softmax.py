@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
-from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, bears_noise, draw_strata
+from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, bears_noise
 
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
@@ -53,7 +53,7 @@ class JointHessian(Stateless):
         K, m = self.classes, self.ridge.size
         exact, self.rows_read = size >= self.data.n, min(size, self.data.n)
         if not exact:  # rows outside the sample have weight zero
-            drawn = draw_strata(rng, self.data.n, size)
+            drawn = self.data.strata(rng, size)
             weights = [self.data.only_at(own, drawn, self.data.n / size) for own in weights]
         # No class has more curvature than all pairs together.
         single = self.decisions.considers_single(self.data.n) and bears_noise(

@@ -24,7 +24,7 @@ from dualnewton.objective.row_sums import label_weights
 from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.model import Found
-from dualnewton.solvers.primal.sketching import RARE, draw_strata
+from dualnewton.solvers.primal.sketching import RARE
 
 if TYPE_CHECKING:
     from dualnewton.solvers.primal.newton import Descent
@@ -44,7 +44,7 @@ def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found
     n, problems = method.data.n, [model.objective.problem for model in method.models]
     found, passes = [Found(model.trial.x) for model in method.models], 0.0
     for size in method.samples:
-        rows = draw_strata(rng, n, size)
+        rows = method.data.strata(rng, size)
         data = method.data.subset(rows)
         sampled = [on_rows(problem, rows, data) for problem in problems]
         if size == method.samples[0] and not represents(data, sampled):

@@ -110,7 +110,8 @@ def _compute(
     else:
         each = [models[0].hessians[0].of_sum(total, weights)]
     curvature = each[0] if len(each) == 1 else Together(tuple(each))
-    active = max(1, int(count_active(weights) / weights.shape[1]))
+    # A new Hessian of all rows is computed at each step of Newton's method, however many of them have a weight.
+    active = len(weights) if policy.newton else max(1, int(count_active(weights) / weights.shape[1]))
     for model in models:
         model.use(curvature, active, shares=shares)
     return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / len(weights)

@@ -136,12 +136,6 @@ class Stateless(OfOneKind):
         """Take nothing."""
 
 
-def draw_strata(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
-    """Return ``size`` of n rows in order, a random one from each of as many strata of consecutive rows."""
-    ends = np.arange(size + 1) * n // size
-    return ends[:-1] + (rng.random(size) * np.diff(ends)).astype(np.intp)
-
-
 def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     """Return a score for each row, the mean of 1 and its relative leverage; None if the leverages are about equal.
 
@@ -237,7 +231,7 @@ class Sketches:
     ) -> list[Curvature]:
         if size == 0:
             squares = self._diagonal(weights, rng)
-            return [Diagonal(self.data.feature_array(self._positive(factor * squares))) for factor in factors]
+            return [Diagonal(self._positive(factor * squares)) for factor in factors]
         data, diagonal = self.data, np.zeros_like(self.ridge)
         count = count_active(weights)
         active = max(1, count)
@@ -286,30 +280,31 @@ class Sketches:
         self.rows_read = max(1, count_active(weights))
         return Cholesky(H, self.ridge.copy(), exact=True)
 
-    def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return the diagonal of Aᵀ D(weights) A: from a few rows, or from all rows for features that are rare in these."""
+    def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> Any:
+        """Return the diagonal of Aᵀ D(weights) A, a feature array; few rows give it, and all rows for features rare in these."""
         data, self.rows_read = self.data, 0
         if FEW * data.profile.stored < RARE * data.d * data.n:  # the mean feature is rare
             found = self._column_norms(weights)
         else:
             indices, scaled = data.draw(rng, weights, FEW)
-            found, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
+            few, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
             if indices.size < count_active(weights) and (rare := self._rare(indices)).size:
-                found[rare] = data.column_norms(weights, rare)
-        return np.append(found, float(weights.sum())) if self.intercept else found
+                few[rare] = data.column_norms(weights, rare)
+            found = data.feature_array(few)
+        return np.concatenate([found, np.asarray([float(weights.sum())], like=found)]) if self.intercept else found
 
-    def _positive(self, squares: np.ndarray) -> np.ndarray:
-        """Return a diagonal with the ridge added; features without curvature and ridge have one."""
-        diagonal = self.ridge + squares
+    def _positive(self, squares: Any) -> Any:
+        """Return a diagonal, a feature array, with the ridge added; features without curvature and ridge have one."""
+        diagonal = self.data.feature_array(self.ridge) + squares
         diagonal[diagonal <= 0.0] = 1.0
         return diagonal
 
-    def _column_norms(self, weights: np.ndarray) -> np.ndarray:
-        """Σ_i weights_i a_ij²; for equal weights, as at w = 0, by the norms of the features, which certificates need as well."""
+    def _column_norms(self, weights: np.ndarray) -> Any:
+        """Σ_i weights_i a_ij², a feature array; for equal weights, as at w = 0, by the norms that certificates need as well."""
         least = float(weights.min())
         if least < float(weights.max()):
-            return self.data.column_norms(weights)
-        return least * np.square(self.data.feature_norms)
+            return self.data.feature_array(self.data.column_norms(weights))
+        return least * self.data.squared_feature_norms
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)
