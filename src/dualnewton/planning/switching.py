@@ -65,6 +65,11 @@ class Switching:
         return Facts.of(self.problem, self.tuning)
 
     @cached_property
+    def data_pass(self) -> float:
+        """The predicted seconds of a pass, computed once, since each step uses it."""
+        return Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns)
+
+    @cached_property
     def kinked(self) -> list[Plan]:
         """The plans for a loss with kinks, cheapest first; computed once, since each step uses them."""
         return kinked_plans(self.problem, tuning=self.tuning)
@@ -179,7 +184,7 @@ class Switching:
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, usually of a dual method, if the primal one has cost far more than predicted."""
-        a_pass, plan = Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns), self.state.plan
+        a_pass, plan = self.data_pass, self.state.plan
         if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))
