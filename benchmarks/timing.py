@@ -33,7 +33,8 @@ class Timed:
 
 
 CLOCKS = {"wall": "perf_counter", "cpu": "process_time"}
-"""The clocks, functions of ``time``, by which runs are timed; that of the processor is fair on a machine with other work, for one thread."""
+"""The clocks, functions of ``time``, by which runs are timed. That of the processor is fair on a machine with other work, for one
+thread."""
 
 chosen_clock = "wall"
 """The clock of :func:`best_of`, in this process and those that it forks."""

@@ -274,8 +274,8 @@ class MemoryData(Data):
         from dualnewton.kernels import passes
         from dualnewton.kernels.rows import Rows
 
-        # Read-only views, so that writable and read-only inputs share one compilation.
         H = np.zeros((self.d, self.d))
+        # Read-only views, so that writable and read-only inputs share one compilation.
         arguments = (*Rows.of(self.X), frozen(indices), frozen(weights), H, border)
         passes.curvature.prepare(*arguments)
         passes.curvature(*arguments)

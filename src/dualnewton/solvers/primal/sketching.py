@@ -327,7 +327,8 @@ class Sketches(Products):
         allowed, left = enough.left * max(float(ends.min()), 0.0), _leaves(steps, diagonal, ridge)
         if left <= allowed:
             return B
-        if not (self.refines and allowed) or (noise := _noise(diagonal[:d], self.ridge)) > REFINED:
+        noise = _noise(diagonal[:d], self.ridge)
+        if not (self.refines and allowed > 0.0 and left < math.inf and noise <= REFINED):  # any of them may be NaN
             return None
         # Each product multiplies the error, the root of the gap, by about this noise.
         products = math.ceil(0.5 * math.log(left / allowed) / -math.log(noise))
