@@ -187,11 +187,16 @@ def arguments() -> argparse.Namespace:
         nargs="+",
         help="numbers of threads to compare (default: 1, and 2 if there are two cores)",
     )
+    parser.add_argument(
+        "--clock", choices=list(timing.CLOCKS), default="wall", help="cpu: the processor's, for 1 thread"
+    )
     parser.add_argument("--cap", type=float, help=f"time limit in seconds of a contender in a cell (default: {CAP:g})")
     parser.add_argument(
         "--out", type=Path, help="the output file (default: benchmarks/RESULTS.md and REGIMES.md, for a full run only)"
     )
     chosen = parser.parse_args()
+    if chosen.clock == "cpu" and chosen.threads != [1]:
+        parser.error("--clock cpu needs --threads 1: the processor's time of several threads is not that of a fit")
     if unknown := set(chosen.sets or ()) - {regime.name for regime in regime_data.REGIMES}:
         parser.error(f"--sets contains unknown names: {', '.join(sorted(unknown))}")
     return chosen
@@ -200,7 +205,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run the requested sections, show each when it is complete, and write the reports."""
     chosen = arguments()
-    available = len(timing.cores())
+    timing.chosen_clock, available = chosen.clock, len(timing.cores())
     threads = sorted(set(chosen.threads or [1, min(2, available)]))
     say = lambda line: print(line, flush=True)  # noqa: E731
     run = Run(chosen.quick, threads, say, chosen.sets, chosen.cap)
@@ -224,6 +229,8 @@ def flags(chosen: argparse.Namespace) -> Iterator[str]:
         yield f"--sets {','.join(chosen.sets)}"
     if chosen.cap:
         yield f"--cap {chosen.cap:g}"
+    if chosen.clock != "wall":
+        yield f"--clock {chosen.clock}"
 
 
 def write_report(run: Run, names: list[str], out: Path | None, command: str, compiled: float) -> None:

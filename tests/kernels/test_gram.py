@@ -38,10 +38,10 @@ def _update(functions, stored, S, H, W, limits, gradient):
     sets.update(functions.update, stored, 0, 0, S, H, W, W, limits, gradient)
 
 
-def reached(A, gathered):
+def reached(A, gathered, models=1):
     """The functions for dense rows, and what they need to know of these and of the room for some of them."""
     rows = Rows.of(A)
-    return sets.functions_for(rows, gathered), sets.described(rows, A.shape[1], gathered)
+    return sets.functions_for(rows, gathered, models), sets.described(rows, A.shape[1], gathered)
 
 
 def gather_and_gram(A, indices, starts, first, last, rows, grams, horizon, limit):
@@ -49,11 +49,11 @@ def gather_and_gram(A, indices, starts, first, last, rows, grams, horizon, limit
 
 
 def block_margins(rows, t, W, U):
-    _margins(*reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None]), np.arange(t), W, U)
+    _margins(*reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None], len(W)), np.arange(t), W, U)
 
 
 def block_update(rows, t, H, W):
-    stored = reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None])
+    stored = reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None], len(W))
     _update(*stored, np.arange(t), H, W, np.zeros((4, 0)), NONE)
 
 

@@ -30,7 +30,7 @@ from dualnewton.kernels._compiler import address_of, call_address, compiled_for
 from dualnewton.kernels._jit import jit, kernel_function
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.rows import Rows
-from dualnewton.kernels.thin import block_margins, block_update
+from dualnewton.kernels.thin import block_margins, block_update, margins_of_model, update_of_model
 
 POINTERS = 4
 """Number of addresses at the beginning of ``stored``."""
@@ -61,17 +61,18 @@ def described(rows: Rows, d: int, gathered: np.ndarray) -> np.ndarray:
     return np.array([array.ctypes.data for array in arrays] + list(shape), dtype=np.int64)
 
 
-def functions_for(rows: Rows, gathered: np.ndarray) -> SetFunctions:
-    """Compile the functions for the storage of these rows, or load them."""
+def functions_for(rows: Rows, gathered: np.ndarray, models: int) -> SetFunctions:
+    """Compile the functions for the storage of these rows and the number of models, or load them."""
     is_dense = rows.data.ndim == 2
     indices = [None, None] if is_dense else [rows.columns.dtype, rows.starts.dtype]
-    return _compiled(rows.data.dtype, *indices, gathered.dtype)
+    return _compiled(is_dense and models == 1, rows.data.dtype, *indices, gathered.dtype)
 
 
 @lru_cache(maxsize=32)
-def _compiled(*dtypes: np.dtype[Any] | None) -> SetFunctions:
+def _compiled(alone: bool, *dtypes: np.dtype[Any] | None) -> SetFunctions:
+    """Compile the functions for these types; ``alone`` says that there is one model on dense rows."""
     pointers = [types.voidptr if dtype is None else types.CPointer(numba.from_dtype(dtype)) for dtype in dtypes]
-    functions = _SPARSE if dtypes[1] else _DENSE
+    functions = _SPARSE if dtypes[1] else _ALONE if alone else _DENSE
     made = [compiled_for(f, (*pointers, *kinds)) for f, kinds in zip(functions, (GRAMS, MARGINS, UPDATE), strict=True)]
     return SetFunctions(*(np.uintp(address_of(each)) for each in made))
 
@@ -105,6 +106,20 @@ def _dense_update(
     block_update(_gathered(gathered, stored)[slot, place], S.size, h, w_bar)
     for k in range(w.shape[0]):
         row.follow(A, columns, row_starts, S, 0, S.size, w_bar[k], w[k], limits, gradient)
+
+
+@kernel_function
+def _alone_margins(data, columns, row_starts, gathered, stored, slot, place, S, w, out):
+    margins_of_model(_gathered(gathered, stored)[slot, place], S.size, w, out)
+
+
+@kernel_function
+def _alone_update(
+    data, columns, row_starts, gathered, stored, slot, place, S, h, w_bar, w, limits, gradient
+):  # fmt: skip
+    A = carray(data, (stored[N], stored[FEATURES]))
+    update_of_model(_gathered(gathered, stored)[slot, place], S.size, h, w_bar)
+    row.follow(A, columns, row_starts, S, 0, S.size, w_bar[0], w[0], limits, gradient)
 
 
 # CSR rows: the array for gathered rows has one dense row per slot, zero between uses --------------------------------------------
@@ -154,6 +169,7 @@ def _sparse_update(
 
 
 _DENSE = _dense_grams, _dense_margins, _dense_update
+_ALONE = _dense_grams, _alone_margins, _alone_update
 _SPARSE = _sparse_grams, _sparse_margins, _sparse_update
 
 

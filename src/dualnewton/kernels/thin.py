@@ -74,6 +74,13 @@ def _margins_of_four(rows, i, t, W, k, U):
 
 
 @jit
+def margins_of_model(rows, t, W, U):
+    """U[:t] = rows[:t, :d] Wᵀ for one model; :func:`block_margins` does the same, but takes longer to compile."""
+    for i in range(0, t, 4):
+        _margins_of_one(rows, i, t, W, 0, U)
+
+
+@jit
 def block_margins(rows, t, W, U):
     """U[:t] = rows[:t, :d] Wᵀ, for W of shape (K, d) and U of shape (≥ t, K); rows may be wider than d."""
     K = W.shape[0]
@@ -108,6 +115,16 @@ def _update_one(rows, i, t, H, k, W, lo, hi):
         j += LANES
     for q in range(j, hi):
         W[k, q] += (h0 * rows[i, q] + h1 * rows[i1, q]) + (h2 * rows[i2, q] + h3 * rows[i3, q])
+
+
+@jit
+def update_of_model(rows, t, H, W):
+    """W += H[:t]ᵀ rows[:t, :d] for one model; :func:`block_update` does the same, but takes longer to compile."""
+    d = W.shape[1]
+    for lo in range(0, d, _TILE):
+        hi = min(d, lo + _TILE)
+        for i in range(0, t, 4):
+            _update_one(rows, i, t, H, 0, W, lo, hi)
 
 
 @jit

@@ -29,7 +29,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
-    """Return the lower Cholesky factor of H + D(diagonal); H is changed in place.
+    """Return the lower Cholesky factor of H + D(diagonal); H is overwritten.
 
     If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal. A matrix
     with entries that are not numbers, after an overflow, becomes the identity: no multiple would do.
@@ -42,7 +42,7 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
     on_diagonal += diagonal
     factor: Any
     failed: int
-    lift = 0.0
+    lift, kept = 0.0, on_diagonal.copy()
     while True:
         if elsewhere is not None:
             factor, failed = elsewhere.cholesky(H)
@@ -50,13 +50,17 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
             # LAPACK is called directly: SciPy's wrappers take longer than a small factor.
             from scipy.linalg.lapack import dpotrf
 
-            factor, failed = dpotrf(H.T, lower=True, clean=False)
+            factor, failed = dpotrf(H.T, lower=True, clean=False, overwrite_a=True)
+            if failed:  # it has written to the upper triangle of H
+                upper = np.triu_indices(len(H), 1)
+                H[upper] = H.T[upper]
         else:
             factor, failed = by_tiles(H, check)
         if not failed:
             return factor
-        lift = 100.0 * lift or EPS * float(np.abs(on_diagonal).max()) or 1.0
-        on_diagonal += lift
+        lift = 100.0 * lift or EPS * float(np.abs(kept).max()) or 1.0
+        kept += lift
+        on_diagonal[...] = kept
         if not lift < np.inf:
             H[...], on_diagonal[...] = 0.0, 1.0
 

@@ -44,7 +44,8 @@ def outer_products(rows: Matrix, weights: np.ndarray, kind: type) -> np.ndarray:
         return to_dense(rows.T @ scale_rows(rows, weights))
     if (weights == weights[:1]).all():  # needs no scaled copy
         same: np.ndarray = rows.astype(kind, copy=False)
-        return np.asarray(weights[:1].sum() * (same.T @ same))
+        products, scale = same.T @ same, weights[:1].sum()
+        return np.asarray(products if scale == 1.0 else scale * products)
     if (negative := weights < 0.0).any():
         parts = np.flatnonzero(~negative), np.flatnonzero(negative)
         added, subtracted = (outer_products(rows.take(own, axis=0), np.abs(weights[own]), kind) for own in parts)

@@ -49,9 +49,17 @@ class Sketching:
         return rows < features and features > self.costs.tuning.always_square
 
     def considers_single(self, rows: int) -> bool:
-        """Whether a Gram matrix of this many rows is large enough to consider single precision, if that is faster."""
-        tuning = self.costs.tuning
-        return tuning.rates.single_is_faster and rows * self.costs.d**2 >= tuning.single_products
+        """Whether a Gram matrix of this many rows is large enough to consider single precision, if that is faster.
+
+        A sum over pairs of stored entries is in double precision in any case.
+        """
+        costs, tuning = self.costs, self.costs.tuning
+        large = rows * costs.d**2 >= tuning.single_products
+        return large and tuning.rates.single_is_faster and not costs.by_pairs(rows, rows / costs.n * costs.pairs)
+
+    def refines(self, rows: int, products: int) -> bool:
+        """Whether this many products with the Hessian of all rows cost less than its sum over ``rows`` rows."""
+        return products * (self.costs.data_pass + self.costs.applied(rows)) < self.costs.sketch(rows)
 
     @property
     def first_preconditioner(self) -> int:

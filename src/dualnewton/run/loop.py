@@ -319,8 +319,8 @@ class Run:
         self._certify({place: method.point(place) for place in places})
         for place, track in enumerate(self.moving):
             method.adapt(place, track.expected_gap(), track.residual)
-        # The family of an inner run is not this run's.
-        self.plan = replace(method.reported(self.plan), family=self.plan.family)
+        if (reported := method.reported(self.plan)) is not self.plan:
+            self.plan = replace(reported, family=self.plan.family)  # the family of an inner run is not this run's
         if better is None and not last:
             better = self._after_direct()
         if better is not None:

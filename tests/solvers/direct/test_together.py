@@ -13,7 +13,7 @@ from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run import loop
-from dualnewton.solvers.direct import newton, together
+from dualnewton.solvers.direct import newton, squares, together
 from dualnewton.solvers.direct.block import MOST_STEPS, Block
 
 N, D, K = 90, 6, 3
@@ -125,3 +125,20 @@ def test_the_planner_lets_few_small_models_step_together(monkeypatch):
     assert not small_plan(problems[0], "auto", "auto", K, Tuning(together_entries=N * D)).together
     counts = dn.Problem(X, np.abs(SIGNS[:, 0]), losses.Poisson(), lam=1e-2)
     assert not small_plan(counts, "auto", "auto", K).together
+
+
+@pytest.mark.parametrize(("scale", "exact"), [(1.0, True), (1e6, False)], ids=["well scaled", "lost to rounding"])
+def test_an_exact_step_of_least_squares_is_not_evaluated_again_unless_rounding_may_show(scale, exact, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((2000, 10))
+    rows[:, 1] = rows[:, 0] + 1e-7 * rows[:, 1]
+    rows *= scale
+    targets = rows[:, :3] / scale + rng.standard_normal((2000, 3))
+    problems = [dn.Problem(rows, y, losses.Squared(), lam=1e-3, fit_intercept=True) for y in targets.T]
+    seen, own = [], losses.Squared.value_and_derivative
+    monkeypatch.setattr(losses.Squared, "value_and_derivative", lambda *args: seen.append(None) or own(*args))
+    found = squares.solve(problems, Block(problems[0].data), [None] * 3, tol=1e-4, most=MOST_STEPS, deadline=math.inf)
+    assert (len(seen) == 1) is exact
+    monkeypatch.undo()
+    for problem, each in zip(problems, found, strict=True):
+        assert problem.certify(each.w, intercept=each.intercept).relative_gap <= 1e-4

@@ -9,7 +9,8 @@ from dualnewton import losses
 from dualnewton.matrix import MemoryData
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.tuning import DEFAULT
-from dualnewton.solvers.primal import sketching as hessians
+from dualnewton.solvers.primal import single_precision
+from dualnewton.solvers.primal.newton import Descent
 from dualnewton.solvers.primal.sketching import Sketches
 from tuned import tuned
 
@@ -44,7 +45,7 @@ def test_it_is_used_where_the_ridge_outweighs_its_noise():
     assert precision(X, 1e-4, N, tuning=ALWAYS) == [False]
     assert precision(X, 1.0, 1200, tuning=ALWAYS) == [True]
     # A sketch bears more.
-    at_the_limit = hessians.SINGLE * np.sqrt(D) * N / hessians.EXACT / 3.0
+    at_the_limit = single_precision.SINGLE * np.sqrt(D) * N / single_precision.EXACT / 3.0
     assert precision(X, at_the_limit, N, tuning=ALWAYS) == [False]
     assert precision(X, at_the_limit, 1200, tuning=ALWAYS) == [True]
 
@@ -79,3 +80,24 @@ def test_collinear_features_are_no_harder(lam, loss):
     double = dn.solve(problem, method="newton", tol=1e-10, random_state=0, tuning=NEVER)
     assert single.status is double.status is dn.Status.CONVERGED
     assert single.n_epochs <= double.n_epochs + 4.0
+
+
+@pytest.mark.parametrize(
+    ("lam", "expected"),
+    [(1.0, [True]), (0.01, [True]), (1e-6, [False])],
+    ids=["exact enough", "corrected by conjugate gradients", "not tried"],
+)
+def test_least_squares_sum_one_matrix_whatever_the_precision_that_the_penalty_allows(lam, expected):
+    told = Told(X)
+    problem = dn.Problem(told, X @ np.ones(D) + Y, losses.Squared(), lam=lam / N)
+    decisions, data = Sketching.of(told, tuned(single_products=0.0, call=0.0)), problem.data
+    descent = Descent([problem], data, [(np.zeros(D), 0.0)], tol=1e-7, sketch=N, newton=True, decisions=decisions)
+    descent.step(np.random.default_rng(0), np.inf, np.inf)
+    assert data.singles == expected
+    assert problem.certify(descent.point(0).w).relative_gap <= 1e-7
+
+
+def test_sums_over_pairs_of_entries_have_no_single_precision():
+    rows = sp.random_array((4000, 200), density=0.02, format="csr", random_state=0)
+    assert not Sketching.of(MemoryData(rows)).considers_single(4000)
+    assert Sketching.of(MemoryData(rows.toarray())).considers_single(4000)

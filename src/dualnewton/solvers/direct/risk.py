@@ -172,10 +172,11 @@ class Risk:
             weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
         if single:
             H = self._hessian(weights, np.float32)
-            if np.isfinite(H.diagonal()).all():
+            diagonal = H.diagonal() + self.ridge
+            if np.isfinite(diagonal).all():
                 factor = factorised(H, self.ridge)
                 # L_jj²/H_jj is the part of feature j that the features before it do not explain.
-                if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * H.diagonal()).all():
+                if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all():
                     return factor
         return factorised(self._hessian(weights, np.float64), self.ridge)
 

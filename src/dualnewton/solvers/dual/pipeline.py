@@ -47,7 +47,7 @@ class Pipeline:
 
     def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
-        self.functions = sets.functions_for(self.rows, self.gathered)
+        self.functions = sets.functions_for(self.rows, self.gathered, len(models.w))
         blocks.rounds.prepare(*self._arguments(block, limit), True, models, loss)
 
     def _arguments(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:

@@ -87,6 +87,9 @@ class Decisions(Protocol):
     def considers_single(self, rows: int) -> bool:
         """Whether a Gram matrix of this many rows is large enough to consider single precision."""
 
+    def refines(self, rows: int, products: int) -> bool:
+        """Whether this many products with the Hessian of all rows cost less than its sum over ``rows`` rows."""
+
     @property
     def first_preconditioner(self) -> int:
         """The number of rows of the first preconditioner of conjugate gradients."""

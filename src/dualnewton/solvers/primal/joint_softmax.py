@@ -13,7 +13,8 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
-from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, bears_noise
+from dualnewton.solvers.primal.single_precision import EXACT, bears_noise
+from dualnewton.solvers.primal.sketching import ALL, Enough, Stateless
 
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the

@@ -89,7 +89,8 @@ class Corrections:
         inner = dtrsv(self.R, of_steps)
         middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
-        factors = np.stack([outer, -scale * inner], axis=1).ravel()
+        factors = np.empty(2 * len(inner))  # in turn
+        factors[::2], factors[1::2] = outer, -scale * inner
         if isinstance(self.both, tuple):
             return combination(np.concatenate([[scale], factors]), (z, *self.both))
         return scale * z + np.asarray(factors, like=self.both) @ self.both
@@ -107,7 +108,7 @@ def _rows(vectors: tuple[np.ndarray, ...]) -> Any:
 
 def _split(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the products with S and those with Z."""
-    return found[::2].copy(), found[1::2].copy()
+    return found[::2], found[1::2]
 
 
 def _products(rows: Any, vector: np.ndarray, *more: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, Any]:

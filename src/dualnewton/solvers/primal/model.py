@@ -186,7 +186,8 @@ class Model:
         if self.curvature is not None and evaluated:
             self.pair = found.x - self.place.x, found.gradient - self.place.gradient
         self.place = found
-        self.trial = replace(self.trial, failures=0)
+        if self.trial.failures:
+            self.trial = replace(self.trial, failures=0)
 
     def _shorten(self, found: Place) -> None:
         """Try the minimum on the segment to the rejected point: its margins are interpolated, so that no pass is needed."""

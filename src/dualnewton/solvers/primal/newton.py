@@ -7,6 +7,7 @@ pass; :class:`Decisions` decides when another sketch is computed, and of how man
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -112,7 +113,7 @@ class Descent(SharedPasses):
         W = np.ascontiguousarray(W, like=W)
         problems = [model.objective.problem for model in self.models]
         found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
-        ends = np.cumsum([model.objective.columns for model in self.models])
+        ends = list(itertools.accumulate(model.objective.columns for model in self.models))
 
         def receive(k: int) -> None:
             model, own = self.models[k], slice(ends[k] - self.models[k].objective.columns, ends[k])
@@ -139,7 +140,7 @@ class Descent(SharedPasses):
         wanted = self._each(self.models, Model.wants_curvature)
         wanting = [model for model, wants in zip(self.models, wanted, strict=True) if wants]
         try:
-            extra = compute_curvature(wanting, rng, Deadline(deadline).check)
+            extra = compute_curvature(wanting, rng, Deadline(deadline).check) if wanting else 0.0
         except OutOfTime:
             return passes + (self._passes_made() - made) / len(self.models)
         self._each(self.models, Model.step)

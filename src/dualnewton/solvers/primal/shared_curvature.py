@@ -104,7 +104,11 @@ def _compute(
 ) -> float:
     """Compute the curvature for these weights, one of their columns at a time or from a known sum, for these models."""
     policy = models[0].policy
-    enough = Enough(min(model.negligible for model in models), np.stack([model.place.gradient for model in models]))
+    enough = Enough(
+        min(model.negligible for model in models),
+        np.stack([model.place.gradient for model in models]),
+        np.array([model.place.value for model in models]),
+    )
     if total is None:
         each = _each(models[0].hessians, weights, policy.rows, rng, enough)
     else:

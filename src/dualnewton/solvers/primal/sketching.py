@@ -22,6 +22,17 @@ from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Cu
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.dominant_rows import DominantRows
 from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum
+from dualnewton.solvers.primal.single_precision import (
+    EXACT,
+    FEW,
+    HOPELESS,
+    REFINED,
+    ROUGH,
+    bears_noise,
+    estimated_diagonal,
+    gap_left,
+    noise_of,
+)
 
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its diagonal entry from all rows instead."""
@@ -38,28 +49,20 @@ WIDE = 1 << 22
 EVEN = 4.0
 """If no leverage exceeds this multiple of their mean, leverages are ignored when rows are drawn."""
 
-FEW = 256
-"""Number of rows from which a diagonal is estimated."""
-
 RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
 """Relative residual at which conjugate gradients stop, since the next Newton step corrects the rest; the same for quadratic
 objectives, where the next step would only repeat the solve; and the limit on products."""
 
-SINGLE = 1e-7
-"""Relative error of single precision in a sum of products."""
-
-EXACT, ROUGH = 0.2, 1.0
-"""Largest allowed relative change of the Hessian by single precision: for Newton's method, and for a sketch."""
-
 
 class Enough(NamedTuple):
-    """The n(P − D) that a solve may leave, zero unless the Hessian is constant; and the gradients, one per row."""
+    """The n(P − D) that a solve may leave, zero unless the Hessian is constant; the gradients, one per row; and n P there."""
 
     left: float
     gradients: np.ndarray
+    values: np.ndarray
 
 
-ALL = Enough(0.0, np.empty((0, 0)))
+ALL = Enough(0.0, np.empty((0, 0)), np.empty(0))
 """Solves must be exact to rounding."""
 
 
@@ -155,27 +158,43 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     return 0.5 + 0.5 * scores / float(scores.mean()) if scores.any() else None
 
 
-def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float) -> bool:
-    """Whether products in single precision, twice as fast, change the curvature in each direction by at most this factor.
+class Products:
+    """Products with Aᵀ D(weights) A + D(ridge), each of them a pass, and solves by them.
 
-    The error of each entry is about 1e-7 of the diagonal of H, that of the matrix √d times as much for d features, and every
-    direction has at least the curvature of the ridge. A few rows suffice to estimate the diagonal.
+    Attributes
+    ----------
+    data : Data
+        The data.
+    ridge : array of shape (d,) or (d + 1,)
+        The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
+    passes_made : int
+        The passes so far.
     """
-    d = data.d
-    some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
-    diagonal = (data.entries(weights, some) @ linear.squared(data.rows(some))) * (data.n / some.size)
-    return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
 
+    data: Data
+    ridge: np.ndarray
+    passes_made = 0
 
-def _leaves(B: Curvature, sizes: np.ndarray, ridge: np.ndarray, enough: Enough) -> float:
-    """Estimate the n(P − D) that a solve with B, computed in single precision, leaves for the worst of the gradients.
+    def solver(
+        self, weights: np.ndarray, near: Curvature, fraction: float, enough: Enough, most: int = MOST_PRODUCTS
+    ) -> ConjugateGradients:
+        """Return a solver by conjugate gradients, preconditioned by another curvature; see there."""
+        # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the new point.
+        d = self.data.d
+        units = None
+        if enough.left:
+            each = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left
+            units = self.data.feature_array(each)
+        return ConjugateGradients(partial(self.times, weights), near, fraction, most, units)
 
-    An entry H_jk has an error of about 1e-7 √(H_jj H_kk), so that a step s leaves about r_j = 1e-7 √H_jj ‖√H_kk s_k‖ of the
-    gradient, and the gap Σ_j r_j²/(2 ridge_j); ``sizes`` are the √H_jj.
-    """
-    steps = np.stack([on_host(B.solve(gradient)) for gradient in enough.gradients])
-    moved = float(np.square(sizes * steps).sum(axis=1).max())
-    return 0.5 * SINGLE**2 * moved * float((np.square(sizes[: ridge.size]) / ridge).sum())
+    def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the matrix with these weights times v."""
+        self.passes_made += 1
+        d = self.data.d
+        constant = on_host(v[d:]) if v.size > d else np.zeros(1)
+        (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
+        whole = np.concatenate([result, np.asarray(sums, like=result)]) if v.size > d else result
+        return whole + self.data.feature_array(self.ridge) * v
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +206,7 @@ class SketchesState:
     kept: Sum | None
 
 
-class Sketches:
+class Sketches(Products):
     """The Hessian of a new sample of rows each time, or of all rows.
 
     Parameters
@@ -200,13 +219,18 @@ class Sketches:
         Choose the form and the precision of the Hessian.
     in_pieces : bool
         Whether most rows have the same weight each time, so that the sum over all rows is kept and updated.
+    refines : bool
+        Whether conjugate gradients may correct solves with the sum over all rows in single precision.
     """
 
-    passes_made = rows_read = 0
+    rows_read = 0
     joint = False
 
-    def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, *, in_pieces: bool = False) -> None:
+    def __init__(
+        self, data: Data, ridge: np.ndarray, decisions: Decisions, *, in_pieces: bool = False, refines: bool = False
+    ) -> None:
         self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
+        self.refines = refines
         self.kept = IncrementalGram(data, intercept=self.intercept) if in_pieces else None
         self.dominant = DominantRows(data, ridge)
         self.scores: np.ndarray | None = None
@@ -252,12 +276,14 @@ class Sketches:
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
-        if exact and enough.left > 0.0 and self.decisions.considers_single(indices.size):
-            H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
-            sizes = np.sqrt(on_host(H.diagonal()))
-            found = self._factorised(H, diagonal, factors, exact=True)
-            if all(_leaves(B, sizes, self.ridge[: data.d], enough) <= enough.left for B in set(found)):
-                return found
+        if (
+            exact
+            and len(factors) == 1
+            and enough.left > 0.0
+            and self.decisions.considers_single(indices.size)
+            and (found := self._in_single(weights, indices, scaled, enough)) is not None
+        ):
+            return [found]
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
         return self._factorised(H, diagonal, factors, scaled_well=scaled_well, exact=exact)
@@ -271,6 +297,37 @@ class Sketches:
             own = H if len(factors) == 1 and factor == 1.0 else factor * H
             found[factor] = Cholesky(own, self.ridge + factor * diagonal, scaled_well=scaled_well, exact=exact)
         return [found[factor] for factor in factors]
+
+    def _in_single(
+        self, weights: np.ndarray, indices: np.ndarray, scaled: np.ndarray, enough: Enough
+    ) -> Curvature | None:
+        """Return the sum over all rows, in single precision, if solves with it leave little enough, or are corrected cheaply.
+
+        ``scaled`` are the weights of the rows ``indices``, those with a weight.
+        """
+        data, d = self.data, self.data.d
+        diagonal, ridge = estimated_diagonal(data, weights), self.ridge[:d]
+        if noise_of(diagonal, self.ridge) > REFINED:
+            guess = on_host(enough.gradients)[:, :d] / (diagonal + ridge)
+            if gap_left(guess, diagonal, ridge) > HOPELESS * enough.left:
+                return None
+        H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
+        diagonal = on_host(H.diagonal()).copy()
+        B = Cholesky(H, self.ridge.copy(), exact=True)
+        steps = np.stack([on_host(B.solve(each)) for each in enough.gradients])
+        # The gap is compared with P at the end of the step, which may be far below P at its start.
+        ends = 1.0 - 0.5 * (on_host(enough.gradients) * steps).sum(axis=1) / enough.values
+        allowed, left = enough.left * max(float(ends.min()), 0.0), gap_left(steps, diagonal, ridge)
+        if left <= allowed:
+            return B
+        noise = noise_of(diagonal[:d], self.ridge)
+        if not (self.refines and allowed > 0.0 and left < math.inf and noise <= REFINED):  # any of them may be NaN
+            return None
+        # Each product multiplies the error, the root of the gap, by about this noise.
+        products = math.ceil(0.5 * math.log(left / allowed) / -math.log(noise))
+        if not self.decisions.refines(indices.size, products * len(enough.gradients)):
+            return None
+        return self.solver(weights, B, 0.0, enough._replace(left=allowed), most=2 * products + 2)
 
     def sums_all(self, size: int) -> bool:
         kept = self.decisions.keeps_rows(size, self.ridge.size) or self.decisions.considers_single(size)
@@ -366,7 +423,7 @@ class MatrixFreeState:
     sketches: SketchesState
 
 
-class MatrixFree(OfOneKind):
+class MatrixFree(Products, OfOneKind):
     """The Hessian of all rows if rows and features are many: conjugate gradients, preconditioned by a sketch.
 
     Parameters
@@ -406,7 +463,7 @@ class MatrixFree(OfOneKind):
         self.size, self.weights = state.size, state.weights
         self.sketches.restore(state.sketches)
         if state.near is not None:
-            self.last = self._solver(state.weights, state.near.on(self.data), ALL)
+            self.last = self.solver(state.weights, state.near.on(self.data), self.fraction, ALL)
             self.last.products = state.products
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:  # noqa: ARG002
@@ -416,26 +473,8 @@ class MatrixFree(OfOneKind):
         else:
             near = self.sketches.at(weights, rows, rng)
             self.rows_read = self.sketches.rows_read
-        self.size, self.weights, self.last = rows, weights, self._solver(weights, near, enough)
+        self.size, self.weights, self.last = rows, weights, self.solver(weights, near, self.fraction, enough)
         return self.last
-
-    def _solver(self, weights: np.ndarray, near: Curvature, enough: Enough) -> ConjugateGradients:
-        # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the new point.
-        d = self.data.d
-        units = None
-        if enough.left:
-            each = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left
-            units = self.data.feature_array(each)
-        return ConjugateGradients(partial(self.times, weights), near, self.fraction, MOST_PRODUCTS, units)
-
-    def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Return the matrix with these weights times v."""
-        self.passes_made += 1
-        d = self.data.d
-        constant = on_host(v[d:]) if v.size > d else np.zeros(1)
-        (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
-        whole = np.concatenate([result, np.asarray(sums, like=result)]) if v.size > d else result
-        return whole + self.data.feature_array(self.ridge) * v
 
 
 def hessian_of_all_rows(
@@ -447,5 +486,5 @@ def hessian_of_all_rows(
     return (
         FromGram(data, ridge)
         if data.n < ridge.size and data.capabilities.whole
-        else Sketches(data, ridge, decisions, in_pieces=in_pieces)
+        else Sketches(data, ridge, decisions, in_pieces=in_pieces, refines=quadratic)
     )
