@@ -127,8 +127,10 @@ def in_order(X: Matrix) -> bool:
 
 
 def squared(X: Matrix) -> Matrix:
-    """Return the squares of the entries."""
-    return X.power(2) if is_sparse(X) else np.square(X)
+    """Return the squares of the entries; those of a sparse matrix as float64, with the same arrays of indices."""
+    if not is_sparse(X):
+        return np.square(X)
+    return type(X)((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
 
 
 def nonzeros(X: Matrix) -> np.ndarray:
@@ -139,9 +141,7 @@ def nonzeros(X: Matrix) -> np.ndarray:
 def squared_norms(X: Matrix) -> np.ndarray:
     """‖x_i‖² of each row."""
     if sp.issparse(X):
-        X = without_repeats(X)
-        squares = np.square(X.data, dtype=np.float64)
-        return sp.csr_array((squares, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1])
+        return squared(without_repeats(X)) @ np.ones(X.shape[1])
     return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 

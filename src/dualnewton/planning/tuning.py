@@ -242,7 +242,7 @@ class Tuning:
     switch_margin : float
         A run changes its method if another is predicted to be cheaper by this factor for the remaining work.
     switch_window : int
-        Steps of the loop over which the speed of the current method is measured.
+        Least number of steps of the loop over which the speed of the current method is measured.
     restart_passes, fastest_pass : float
         For a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
         a pass is assumed to divide the gap.
