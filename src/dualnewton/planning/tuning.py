@@ -286,9 +286,10 @@ class Tuning:
 
     least_set : int
         Number of features of a working set whose matrix is always formed.
-    quadratic_set_factor, most_together : float, int
-        For quadratic losses, whose matrix is computed once, all features are used up to this multiple of those whose matrix
-        costs a pass, and up to this number.
+    large_set_factor, most_together : float, int
+        For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs more
+        per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to this
+        number.
     numpy_path_features : int
         Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
     path_entries : int
@@ -421,7 +422,7 @@ class Tuning:
     single_products: float = float(1 << 22)
     # Working sets
     least_set: int = 64
-    quadratic_set_factor: float = 3.0
+    large_set_factor: float = 3.0
     most_together: int = 2000
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
