@@ -417,7 +417,9 @@ def profile_of(X: Any) -> Profile:
     if not linear.is_sparse(X):
         return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
     lengths = np.diff(X.indptr).astype(float)
-    pairs = 0.5 * float(np.square(lengths).sum())  # exact, and a product of long vectors would start the threads of BLAS
+    pairs = 0.5 * float(
+        np.square(lengths).sum()
+    )  # exact, and a product of long vectors would start the threads of BLAS
     return Profile(n, d, int(X.nnz), pairs, True, X.dtype.itemsize)
 
 

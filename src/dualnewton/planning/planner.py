@@ -123,9 +123,9 @@ def kinked_plans(
 ) -> list[Plan]:
     """Return the plans for a loss with kinks, cheapest first: interior-point method, dual rounds, smoothed losses.
 
-    The method ``without`` is left out. For small data the kernels of the rounds are not loaded. Losses are smoothed only if the interior-point method is too
-    expensive, since smoothing took longer in nearly all cells of ``benchmarks/kinks.py``, or if rows are read from files: an
-    interior-point step reads them six times (``benchmarks/DISK.md``).
+    The method ``without`` is left out. For small data the kernels of the rounds are not loaded. Losses are smoothed only if the
+    interior-point method is too expensive, since smoothing took longer in nearly all cells of ``benchmarks/kinks.py``, or if
+    rows are read from files: an interior-point step reads them six times (``benchmarks/DISK.md``).
     """
     plans, reading = [], Costs.of(problem.data.profile, tuning).reading
     small, able = is_small(tuning, problem.n, problem.d), refusal(problem, tuning) is None
