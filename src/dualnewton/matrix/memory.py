@@ -417,9 +417,8 @@ def profile_of(X: Any) -> Profile:
     if not linear.is_sparse(X):
         return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
     lengths = np.diff(X.indptr).astype(float)
-    pairs = 0.5 * float(
-        np.square(lengths).sum()
-    )  # exact, and a product of long vectors would start the threads of BLAS
+    # No product of vectors: of long ones it would start the threads of BLAS.
+    pairs = 0.5 * float(np.square(lengths).sum())
     return Profile(n, d, int(X.nnz), pairs, True, X.dtype.itemsize)
 
 

@@ -28,9 +28,8 @@ def expected_rounds(problem: Problem, tuning: Tuning = DEFAULT) -> float:
     With joint steps by conjugate gradients the epochs grow with its square root.
     """
     with np.errstate(over="ignore"):
-        sizes = (
-            problem.norms if problem.sample_weight is None else problem.c * problem.norms
-        )  # the rounds need them, too
+        # The norms of all rows, not of a sample: the rounds need them, too.
+        sizes = problem.norms if problem.sample_weight is None else problem.c * problem.norms
         conditioning = min(float(sizes.mean()) / (problem.lam * problem.n), tuning.largest_conditioning)
     return tuning.kinked_rounds_fixed + tuning.kinked_rounds_per_root * math.sqrt(conditioning)
 

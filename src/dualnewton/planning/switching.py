@@ -124,8 +124,8 @@ class Switching:
     def _pace(self) -> float:
         """Return the logarithm of the factor by which an epoch divided the residual in the second half of the epochs.
 
-        Over few steps it is noise: shrinking lets the residual rise and fall by a factor of two from step to step. It is at
-        least ``slowest_epoch``, also if the residual was zero, infinite or unknown at one end.
+        Over a few steps it would be noise, since shrinking lets the residual rise and fall. It is at least ``slowest_epoch``,
+        also if the residual was zero, infinite or unknown at one end.
         """
         slowest = self.tuning.slowest_epoch
         (before, far), (now, near) = self.state.history[0], self.state.history[-1]

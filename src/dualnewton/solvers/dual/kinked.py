@@ -24,7 +24,7 @@ and at most. The number doubles with each step in which they stay the same."""
 
 QUICK = 0.05
 """Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
-epochs, up to 24 on one-hot rows with a third of the examples free."""
+epochs, where many examples are free 20 and more."""
 
 
 class KinkDecisions(Protocol):
