@@ -186,6 +186,19 @@ def test_a_history_of_any_numbers_has_an_answer(first):
     assert run._pace() == DEFAULT.slowest_epoch
 
 
+def test_the_speed_is_measured_over_the_second_half_of_the_epochs():
+    """Two steps without progress, after fast ones, are noise; a second half without progress is not."""
+    X, y = table()
+    problem = dn.Problem(X, 2.0 * (y > 0) - 1.0, losses.Hinge(), lam=1e-3)
+    run = Switching(problem, dn.plan(problem, method="sdna"), 1e-4, free=True)
+    for epoch in range(1, 41):
+        run.note(float(epoch), 1e-2, 2.0 ** -min(epoch, 18))
+        if epoch == 20:
+            assert run._pace() == pytest.approx(0.8 * math.log(2.0))
+    assert run._pace() == DEFAULT.slowest_epoch
+    assert run.state.history[0][0] == 20.0
+
+
 @pytest.mark.parametrize("scale", [1e-170, 1e170])
 def test_predictions_are_finite_whatever_the_scale(scale):
     X, y = table()

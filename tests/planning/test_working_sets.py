@@ -7,8 +7,10 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.matrix.protocol import Profile
+from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT
-from dualnewton.planning.working_sets import sums_at_once
+from dualnewton.planning.working_sets import affordable, sums_at_once, takes_all
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((400, 80)) + 1.0
@@ -66,3 +68,12 @@ def test_wide_elastic_nets_walk_on_systems_of_the_rows():
     lam, g = regularizers.mixed(0.2, 0.5)
     own = dn.Problem(wide, y, losses.Squared(), regularizer=g, lam=lam, fit_intercept=True)
     assert dn.plan(own).method == "newton"
+
+
+def test_steps_on_sparse_rows_are_over_all_features_of_which_the_matrix_is_cheap():
+    """As for w8a: 20000 rows of 12 entries; the matrix of all 300 features costs more than a pass, and less than that of some."""
+    sparse = Costs.of(Profile(20_000, 300, 240_000, 72.0 * 20_000, True, 8), DEFAULT)
+    dense = Costs.of(Profile(20_000, 300, 6_000_000, 0.5 * 300**2 * 20_000, False, 8), DEFAULT)
+    assert affordable(sparse) < 300
+    assert takes_all(sparse, once=False)
+    assert not takes_all(dense, once=False)

@@ -127,8 +127,10 @@ def in_order(X: Matrix) -> bool:
 
 
 def squared(X: Matrix) -> Matrix:
-    """Return the squares of the entries."""
-    return X.power(2) if is_sparse(X) else np.square(X)
+    """Return the squares of the entries; those of a sparse matrix as float64, with the same arrays of indices."""
+    if not is_sparse(X):
+        return np.square(X)
+    return type(X)((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
 
 
 def nonzeros(X: Matrix) -> np.ndarray:

@@ -350,6 +350,8 @@ class MemoryData(Data):
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         if self.work.compiled or self.is_large:
             return self.compiled.row_scores(scale)
+        if self.profile.sparse:  # slices of a CSR array would copy as many entries
+            return linear.squared(self.X) @ scale
         scores = np.empty(self.n)
         for part in self._slices():
             scores[part] = linear.squared(self.rows(part)) @ scale
@@ -422,7 +424,9 @@ def profile_of(X: Any) -> Profile:
     if not linear.is_sparse(X):
         return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
     lengths = np.diff(X.indptr).astype(float)
-    return Profile(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)
+    # No product of vectors: of long ones it would start the threads of BLAS.
+    pairs = 0.5 * float(np.square(lengths).sum())
+    return Profile(n, d, int(X.nnz), pairs, True, X.dtype.itemsize)
 
 
 def _bordered(H: np.ndarray, border: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:

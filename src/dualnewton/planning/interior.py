@@ -20,6 +20,11 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
         raise DualnewtonError(f'method="interior" {reason}: use another method')
     if tau not in ("auto", problem.n):
         raise DualnewtonError(f'tau must be "auto" or n = {problem.n} with method="interior", got {tau}')
+    return interior_plan(problem, tuning)
+
+
+def interior_plan(problem: Problem, tuning: Tuning = DEFAULT) -> Plan:
+    """Return the plan of the interior-point method for a problem that it accepts."""
     size = "n×n" if by_rows(problem) else "d×d"
     why = f"interior-point steps on {type(problem.loss).__name__} without smoothing, each with a weighted {size} Gram matrix"
     compiled = not is_small(tuning, problem.n, problem.d)

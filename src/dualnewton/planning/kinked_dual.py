@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -28,9 +27,9 @@ def expected_rounds(problem: Problem, tuning: Tuning = DEFAULT) -> float:
     The conditioning is R/(λn), R the mean of c_i‖a_i‖²: an error of one in a margin changes a dual variable by λn/(c_i‖a_i‖²).
     With joint steps by conjugate gradients the epochs grow with its square root.
     """
-    some = slice(None, None, max(1, problem.n // tuning.norm_sample))
     with np.errstate(over="ignore"):
-        sizes = problem.c[some] * linear.squared_norms(problem.data.rows(some))
+        # The norms of all rows, not of a sample: the rounds need them, too.
+        sizes = problem.norms if problem.sample_weight is None else problem.c * problem.norms
         conditioning = min(float(sizes.mean()) / (problem.lam * problem.n), tuning.largest_conditioning)
     return tuning.kinked_rounds_fixed + tuning.kinked_rounds_per_root * math.sqrt(conditioning)
 

@@ -15,7 +15,7 @@ from dualnewton.planning import dual, primal
 from dualnewton.planning.costs import Costs, is_small, on_threads
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.interior import interior, refusal, takes_interior
+from dualnewton.planning.interior import interior, interior_plan, refusal, takes_interior
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.small import small_plan
@@ -118,19 +118,21 @@ def general_plan(
     return chosen
 
 
-def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT) -> list[Plan]:
+def kinked_plans(
+    problem: Problem, *, without: str | None = None, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT
+) -> list[Plan]:
     """Return the plans for a loss with kinks, cheapest first: interior-point method, dual rounds, smoothed losses.
 
-    For small data the kernels of the rounds are not loaded. Losses are smoothed only if the interior-point method is too
-    expensive, since smoothing took longer in nearly all cells of ``benchmarks/kinks.py``, or if rows are read from files: an
-    interior-point step reads them six times (``benchmarks/DISK.md``).
+    The method ``without`` is left out. For small data the kernels of the rounds are not loaded. Losses are smoothed only if the
+    interior-point method is too expensive, since smoothing took longer in nearly all cells of ``benchmarks/kinks.py``, or if
+    rows are read from files: an interior-point step reads them six times (``benchmarks/DISK.md``).
     """
     plans, reading = [], Costs.of(problem.data.profile, tuning).reading
     small, able = is_small(tuning, problem.n, problem.d), refusal(problem, tuning) is None
-    if able:
-        steps = interior(problem, "auto", tuning)
+    if able and without != "interior":
+        steps = interior_plan(problem, tuning)
         plans.append(replace(steps, cost=models * (steps.cost + tuning.interior_reads * reading)))
-    if takes_rounds(problem, "sdna") and not small:
+    if without != "sdna" and takes_rounds(problem, "sdna") and not small:
         plans.append(_rounds(problem, "sdna", "auto", near=near, tuning=tuning))
     if not able or reading > 0.0:
         smoothed = _smoothed(problem, "auto", "auto", models=models, near=near, tuning=tuning)

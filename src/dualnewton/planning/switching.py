@@ -27,7 +27,8 @@ class SwitchingState:
     plan : Plan
         The current plan.
     history : tuple of (float, float)
-        The epochs done and the residual of the slowest model, after each step on this plan.
+        The epochs done and the residual of the slowest model after steps on this plan: those in the second half of the run's
+        epochs and the one before, at least ``switch_window`` + 1 of them.
     relative_gap : float
         The expected relative gap of the slowest model.
     """
@@ -73,15 +74,19 @@ class Switching:
 
     @cached_property
     def kinked(self) -> list[Plan]:
-        """The plans for a loss with kinks, cheapest first; computed once, since each step uses them."""
-        return kinked_plans(self.problem, tuning=self.tuning)
+        """The plans of other methods for a loss with kinks, cheapest first; a run changes its method once."""
+        own = self.state.plan.method
+        plans = kinked_plans(self.problem, without=own, tuning=self.tuning)
+        return [plan for plan in plans if plan.method != own]  # also without smoothed losses by the same method
 
     def note(self, epochs: float, relative_gap: float, residual: float) -> None:
         """Record the expected relative gap of the slowest model, and the residual from which it is estimated (see ``Method``).
 
         The speed is measured by the residual, since each certificate changes the ratio between the two.
         """
-        history = (*self.state.history[-self.tuning.switch_window :], (epochs, residual))
+        history = (*self.state.history, (epochs, residual))
+        while len(history) > self.tuning.switch_window + 1 and 2.0 * history[1][0] <= epochs:
+            history = history[1:]
         self.state = SwitchingState(self.state.plan, history, relative_gap)
 
     def better(self, *, stuck: bool = False) -> Plan | None:
@@ -106,17 +111,16 @@ class Switching:
         plan, relative_gap = self.state.plan, self.state.relative_gap
         if plan.has_switched or not (stuck or self._has_tried_rounds()):
             return None
-        others = [other for other in self.kinked if other.method != plan.method]
-        if not others:
+        if not self.kinked:
             return None
+        other = self.kinked[0]
         if stuck:
-            return others[0].after(plan, "rounding stopped the steps")
+            return other.after(plan, "rounding stopped the steps")
         epochs = math.log(relative_gap / self.tol) / self._pace()
         left = epochs * Costs.of(self.problem.data.profile, self.tuning).epoch
-        if self.tuning.switch_margin * others[0].cost >= left:
+        if self.tuning.switch_margin * other.cost >= left:
             return None
-        reason = f"{epochs:.3g} more epochs of rounds would cost {left / others[0].cost:.2g} times as much"
-        return others[0].after(plan, reason)
+        return other.after(plan, f"{epochs:.3g} more epochs of rounds would cost {left / other.cost:.2g} times as much")
 
     def _has_tried_rounds(self) -> bool:
         """Whether these are rounds that have shown their speed, and have not ended."""
@@ -125,13 +129,13 @@ class Switching:
         return shown and not self.state.plan.is_primal
 
     def _pace(self) -> float:
-        """Return the logarithm of the factor by which an epoch divided the gap over the last steps; at least ``slowest_epoch``.
+        """Return the logarithm of the factor by which an epoch divided the residual in the second half of the epochs.
 
-        It is also ``slowest_epoch`` if the gap was zero, infinite or unknown at one end of the window.
+        Over a few steps it would be noise, since shrinking lets the residual rise and fall. It is at least ``slowest_epoch``,
+        also if the residual was zero, infinite or unknown at one end.
         """
         slowest = self.tuning.slowest_epoch
-        history = self.state.history
-        (before, far), (now, near) = history[-1 - self.tuning.switch_window], history[-1]
+        (before, far), (now, near) = self.state.history[0], self.state.history[-1]
         if not (0.0 < far < math.inf and 0.0 < near < math.inf and now > before):
             return slowest
         return max((math.log(far) - math.log(near)) / (now - before), slowest)

@@ -250,7 +250,7 @@ class Tuning:
     switch_margin : float
         A run changes its method if another is predicted to be cheaper by this factor for the remaining work.
     switch_window : int
-        Steps of the loop over which the speed of the current method is measured.
+        Least number of steps of the loop over which the speed of the current method is measured.
     restart_passes, fastest_pass : float
         For a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
         a pass is assumed to divide the gap.
@@ -297,9 +297,10 @@ class Tuning:
 
     least_set : int
         Number of features of a working set whose matrix is always formed.
-    quadratic_set_factor, most_together : float, int
-        For quadratic losses, whose matrix is computed once, all features are used up to this multiple of those whose matrix
-        costs a pass, and up to this number.
+    large_set_factor, most_together : float, int
+        For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs more
+        per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to this
+        number.
     numpy_path_features : int
         Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
     path_entries : int
@@ -438,7 +439,7 @@ class Tuning:
     single_products: float = float(1 << 22)
     # Working sets
     least_set: int = 64
-    quadratic_set_factor: float = 3.0
+    large_set_factor: float = 3.0
     most_together: int = 2000
     numpy_path_features: int = 24
     path_entries: int = 1 << 27

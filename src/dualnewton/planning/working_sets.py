@@ -93,12 +93,14 @@ def affordable(costs: Costs) -> int:
 def takes_all(costs: Costs, *, once: bool) -> bool:
     """Whether every step is over all features; ``once`` if their matrix is computed once.
 
-    Very sparse features, whose matrix would not be formed, are updated one by one; smaller sets are then better.
+    Very sparse features, whose matrix would not be formed, are updated one by one; smaller sets are then better. Of other sparse
+    rows, a pair of entries costs ``sparse_pair`` in the matrix of all features and eight times as much, ``gathered_pair``, in
+    that of some, whose rows are transposed, scaled and often dense.
     """
     tuning = costs.tuning
     one_by_one = is_thin(costs) and by_entries(tuning, costs.stored, costs.d)
     few = costs.d <= (tuning.least_set if one_by_one else tuning.most_together)
-    return few and costs.d <= (tuning.quadratic_set_factor if once else 1.0) * affordable(costs)
+    return few and costs.d <= (tuning.large_set_factor if once or costs.sparse else 1.0) * affordable(costs)
 
 
 def is_thin(costs: Costs) -> bool:

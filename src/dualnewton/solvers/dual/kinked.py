@@ -22,9 +22,9 @@ PRODUCTS, MOST_PRODUCTS = 20, 320
 """Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
 and at most. The number doubles with each step in which they stay the same."""
 
-QUICK = 0.2
+QUICK = 0.05
 """Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
-epochs."""
+epochs, where many examples are free 20 and more."""
 
 
 class KinkDecisions(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.dual.engine import Engine
@@ -51,9 +52,13 @@ class Sweeps(Method):
         self.engine, self.sampling, self.focus = engine, sampling, focus
         self.certificates_are_cheap = engine.certificates_are_cheap
         self.residuals = [math.nan] * models
+
+    @cached_property
+    def rounds(self) -> int:
+        """The number of rounds between two checks of the deadline."""
         # A round of NumPy takes 14 µs or more, and some 0.1 s for a block of 30 examples that converges slowly.
         examples = PIECE // 1000 if self.certificates_are_cheap else PIECE
-        self.rounds = max(1, round(examples / sampling.expected_size))  # between two checks of the deadline
+        return max(1, round(examples / self.sampling.expected_size))
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = self._focused_sweeps(rng, deadline, most) if self.focus else 0.0
