@@ -216,7 +216,10 @@ class _Analysis:
         penalty_error = own.terms + products + (problem.columns + 4) * DOUBLE
         known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
-            return known + (self._gauge(moves) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
+            features = np.full(problem.d, self.norm) if self.features is None else self.features
+            return known + (gauge(problem, moves / (lam * n) * features) + roundoff.feasible) * max(
+                dual + sizes.below / n, 0.0
+            )
         size = moves * self.norm / (lam * n)
         known += moves * self.along / n + 0.5 * lam * size * size
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
@@ -263,19 +266,17 @@ class _Analysis:
         further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.sums)
         return growth + further[0], moves + further[1]
 
-    def _gauge(self, moves: float) -> float:
-        """Return a t for which r/t lies in the domain of g*, for all errors r of ᾱ.
 
-        (Σ_k r_kj²)^½ ≤ moves N_j/(λn). The domain is that of one column for each column, or one of the norms of the features'
-        coefficients: a row of W with these numbers and zeros elsewhere has the largest gauge.
-        """
-        problem, far = self.problem, 2.0**60
-        features = np.full(problem.d, self.norm) if self.features is None else self.features
-        r = (moves / (problem.lam * problem.n)) * features
-        largest = float(r.max(initial=0.0))
-        if largest == 0.0 or not largest < math.inf:
-            return largest
-        r *= far / largest
-        if problem.columns > 1:
-            r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
-        return largest / (far * float(problem.g.reach(r)))
+def gauge(problem: Problem, r: np.ndarray) -> float:
+    """Return a t for which errors of ᾱ divided by t lie in the domain of g*, if (Σ_k r_kj²)^½ ≤ r_j for each feature.
+
+    The domain is that of one column for each column, or one of the norms of the features' coefficients: a row of W with these
+    numbers and zeros elsewhere has the largest gauge.
+    """
+    largest, far = float(r.max(initial=0.0)), 2.0**60
+    if largest == 0.0 or not largest < math.inf:
+        return largest
+    r = r * (far / largest)
+    if problem.columns > 1:
+        r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
+    return largest / (far * float(problem.g.reach(r)))
