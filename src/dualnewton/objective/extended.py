@@ -83,7 +83,7 @@ def sums(
 
 
 def unpenalised_pair(problem: Unpenalised, pair: CertifiedPair) -> CertifiedPair:
-    """Return the pair of a problem without a penalty, of one column, with its certificate computed in extended precision."""
+    """Return the pair of a problem without a penalty with its certificate computed in extended precision."""
     unit = problem.unit
     loss, y, n = precise(unit.loss), labels(unit), unit.n
     w, b, alpha = (np.asarray(each, dtype=Long) for each in (pair.w, pair.intercept, pair.alpha))
@@ -93,7 +93,7 @@ def unpenalised_pair(problem: Unpenalised, pair: CertifiedPair) -> CertifiedPair
     conjugates, sizes = _conjugates(unit, loss.conjugate(-alpha, y), mass)
     found = replace(pair, certificate=Certificate(float(total / n), float(-conjugates / n)))
     roundoff = EXTENDED if full else replace(EXTENDED, terms=ULPS * DOUBLE)
-    off = np.append(along[:, 0], mass.sum()) if unit.fit_intercept else along[:, 0]
+    off = np.column_stack([along.T, mass.sum(axis=0).reshape(-1, 1)]) if unit.fit_intercept else along.T
     rounding = unpenalised_bound(problem, found, roundoff=roundoff, conjugates=1.01 * sizes, off=off)
     return found.with_rounding(rounding)
 

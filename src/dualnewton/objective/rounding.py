@@ -203,6 +203,8 @@ class _Analysis:
         if (change := problem.loss.value_change(sizes, problem.y)) is None:
             return None
         growth, moves = self._feasibility(sizes)
+        if problem.offset is not None:
+            growth += 1.01 * moves * math.sqrt(problem.label_sums.offsets)  # Σ c_i o_i α_i changes by at most this
         moves = self.sums * self.mass + moves  # (Σ_k r_kj²)^½ ≤ moves N_j/(λn)
         # The errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i; ‖o‖ is part of the margins' bound.
         error = (roundoff.terms + self.sums) * (problem.loss.value_terms(sizes) + problem.loss.conjugate_terms(sizes))
@@ -250,17 +252,22 @@ class _Analysis:
         sizes = value, conjugates, below, at_zero, weight, margins, labels, dual, change, largest_change, away
         return Sizes(*sizes, squared_weight, alpha.sums, alpha.absolute, self.mass)
 
+    def into_domain(self, sizes: Sizes) -> tuple[float, float]:
+        """Bound what it costs to move each −α_i into the domain of φ*: the growth of Σ c_i φ*(−α_i), and the move of cα.
+
+        It moves by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p does, and ‖cζ_k‖ ≤ ζ Σ c_i.
+        """
+        K, away = self.problem.columns, sizes.away
+        if away == 0.0:
+            return 0.0, 0.0
+        return K * sizes.weight * away * (1.0 - math.log(away)), math.sqrt(K) * away * sizes.weight
+
     def _feasibility(self, sizes: Sizes) -> tuple[float, float]:
         """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the move of cα in the Euclidean norm.
 
-        Each −α_i is moved into the domain of φ*, by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p
-        does. With an intercept the sums of the columns are made zero.
+        Each −α_i is moved into the domain of φ*. With an intercept the sums of the columns are then made zero.
         """
-        problem, away = self.problem, sizes.away
-        growth = moves = 0.0
-        if away > 0.0:
-            growth = problem.columns * sizes.weight * away * (1.0 - math.log(away))
-            moves = math.sqrt(problem.columns) * away * sizes.weight  # ‖cζ_k‖ ≤ ζ Σ c_i
+        problem, (growth, moves) = self.problem, self.into_domain(sizes)
         if not problem.fit_intercept:
             return growth, moves
         further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.sums)

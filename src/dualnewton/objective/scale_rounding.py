@@ -32,7 +32,7 @@ def scale_bound(
 ) -> float | None:
     """Return R such that P(w, b, σ) − P* ≤ P − D + R in exact arithmetic; None if no bound is known.
 
-    None for rows that are not in this process and, if λ = 0, where the features are linearly dependent up to rounding.
+    None if λ = 0 and features are linearly dependent up to rounding, but not exactly.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def scale_bound(
         Σ c_i α_i a_i in this arithmetic; computed in float64 by default.
     """
     primal, dual = pair.certificate.primal, pair.certificate.dual
-    if not problem.unit.data.capabilities.local or not (math.isfinite(primal) and math.isfinite(dual)):
+    if not (math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         if along is None:
@@ -121,7 +121,7 @@ def _orthogonal(problem: HuberScaleProblem, pair: CertifiedPair, excess: np.ndar
     room = room_of(unit, alpha)
     if (proof := independence(unit, room)) is None:
         return None
-    take, T = unit.data.take, proof.length(excess)
+    take, T = unit.data.take, proof.length(excess[None])
     r = unit.margins(pair.w, pair.intercept) - unit.y
     c, m, a, r = (take(values, proof.rows) for values in (unit.c, room, alpha, r))
     if not 0.25 * float((c * m).min()) >= T * T:

@@ -67,6 +67,7 @@ class Unpenalised(AroundProblem):
     scheme: ClassVar[str] = "no penalty"
     lam: ClassVar[float] = 0.0
     regularizer: ClassVar[Regularizer] = L2()
+    one_sided: ClassVar[bool] = False  # whether Σ c_i α_i x_ij ≤ 0 suffices
     first: ClassVar[Unpenalised | None] = None  # the problem whose proof a further target shares
 
     @classmethod
@@ -96,7 +97,9 @@ class Unpenalised(AroundProblem):
     @cached_property
     def independence(self) -> Independence | None:
         """A proof that the features are linearly independent, for a loss whose curvature is constant."""
-        return independence(self.unit) if self.first is None else self.first.independence
+        if self.first is not None:
+            return self.first.independence
+        return independence(self.unit, one_sided=self.one_sided)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
@@ -194,6 +197,8 @@ class NonNegativeUnpenalised(Unpenalised):
     features satisfy their inequality.
     """
 
+    one_sided = True
+
     def excess(self, along: np.ndarray) -> np.ndarray:
         return along
 
@@ -276,7 +281,8 @@ class View:
         d = self.problem.d
         # H may be zero (all rows classified with large margins): the divisor is then one, and the step zero.
         edge, corner = (H[:d, d], H[d, d] or 1.0) if self.with_one else (np.zeros(d), 1.0)
-        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # for centred features
+        scaled = edge / math.sqrt(corner)  # at most the root of the diagonal of H; the square of an edge may overflow
+        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(scaled, scaled), scaled=False)  # for centred features
 
         def product(g: np.ndarray) -> np.ndarray:
             along, one = g[0, :d], g[0, d:]
