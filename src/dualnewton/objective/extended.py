@@ -117,7 +117,10 @@ def scale_pair(problem: HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair
     if lam > 0.0:
         dual = dual - along @ along / (2 * lam * n * n)
     found = replace(pair, certificate=Certificate(float(primal), float(dual)))
-    return found.with_rounding(scale_bound(problem, replace(found, alpha=alpha), roundoff=EXTENDED, along=along))
+    if lam > 0.0:  # else α is unchanged
+        found = replace(found, alpha=alpha)
+    bound = scale_bound(problem, found, roundoff=EXTENDED, along=along)
+    return replace(found, alpha=pair.alpha).with_rounding(bound)
 
 
 def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:

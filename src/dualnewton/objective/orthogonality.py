@@ -27,6 +27,7 @@ them (``objective/relations.py``).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
 """Values s that are tried as lower bounds of the smallest eigenvalue, for a diagonal between ½ and 2."""
 
-ROWS, MORE_ROWS = 2, 512
+ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. With 2000 features all sums over
 these rows take a tenth of the time of a certificate."""
 
@@ -96,7 +97,9 @@ def room_of(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
     return np.where(room > OUTSIDE * away, room, 0.0)
 
 
-def independence(problem: Problem, room: Any | None = None, *, one_sided: bool = False) -> Independence | None:
+def independence(
+    problem: Problem, room: Any | None = None, *, one_sided: bool = False, gram: np.ndarray | None = None
+) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
     None if the proof fails.
@@ -109,32 +112,39 @@ def independence(problem: Problem, room: Any | None = None, *, one_sided: bool =
         m_i; ones by default.
     one_sided : bool
         Whether a dual point needs (Ãᵀcα)_j ≤ 0 only. Then a feature that depends on others has a constraint of its own.
+    gram : array of shape (d, d) or (d + 1, d + 1), optional
+        G of all rows, if it is known; m is then not needed.
     """
     kept = _varying(problem)
     if kept is None:
         return None
-    data, weights = problem.data, problem.c if room is None else problem.weighted(room)
-    if room is None and problem.sample_weight is None:
-        all_rows = data.every()
-    else:
-        largest = float(weights.max())
-        if not 0.0 < largest < math.inf:
-            return None
-        all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
-    few, attempts = ROWS * (problem.d + 1) + MORE_ROWS, [all_rows]
-    if data.capabilities.local and all_rows.size > few:
-        attempts.insert(0, all_rows[:: -(-all_rows.size // few)])
-    for rows in attempts:
-        G = data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
+    data, last = problem.data, None
+    for rows, G in _grams(problem, room) if gram is None else [(data.every(), gram)]:
         own = G if kept is Ellipsis else G[np.ix_(kept, kept)]
         # Each entry is a sum of products of three numbers.
         if (found := _scaled(own, FLOAT64.gamma(rows.size + 8))) is not None:
             return Independence(rows, kept, *found)
-    if one_sided:
+        last = rows, G
+    if one_sided or last is None:
         return None
+    rows, G = last
     kept = spanning_features(data, G, np.arange(len(G)) if kept is Ellipsis else kept)
     found = None if kept is None else _scaled(G[np.ix_(kept, kept)], FLOAT64.gamma(rows.size + 8))
     return None if found is None else Independence(rows, kept, *found)
+
+
+def _grams(problem: Problem, room: Any) -> Iterator[tuple[Selection, np.ndarray]]:
+    """Yield G of some of the rows with large c_i m_i, and of all of them, with these rows."""
+    data, weights = problem.data, problem.c if room is None else problem.weighted(room)
+    largest = float(weights.max())
+    if not 0.0 < largest < math.inf:
+        return
+    all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
+    few, attempts = ROWS * (problem.d + 1) + MORE_ROWS, [all_rows]
+    if data.capabilities.local and all_rows.size > few:
+        attempts.insert(0, all_rows[:: -(-all_rows.size // few)])
+    for rows in attempts:
+        yield rows, data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
 
 
 def _varying(problem: Problem) -> Any:
@@ -178,7 +188,7 @@ def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
     for shift in SHIFTS:
         if shift <= 2.0 * lost:
             break
-        np.fill_diagonal(B, diagonal - shift)
+        B.flat[:: len(B) + 1] = diagonal - shift
         if dpotrf(B, lower=True, clean=False)[1] == 0:
             return shift - lost
     return 0.0

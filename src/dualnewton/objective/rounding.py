@@ -180,16 +180,19 @@ class _Analysis:
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
         room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
         shift = b if problem.columns == 1 else math.sqrt(b.dot(b))
+        square, plain = 0.0, False
         if features is None:
-            norm = problem.data.norm * room
-            along: Any = math.sqrt(float(np.vdot(w, w))) * norm
+            norm, square = problem.data.norm * room, float(np.vdot(w, w))
+            along: Any = math.sqrt(square) * norm
+            plain = problem.regularizer.form.is_plain
         else:
             norm, along = math.sqrt(features.dot(features)) * room, np.abs(w) @ features
             along = float(along if problem.columns == 1 else math.sqrt(along.dot(along))) * room
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
             margins += math.sqrt(problem.label_sums.offsets) * room
-        penalty, mass = problem.lam * float(problem.g.value(w)), math.sqrt(sizes.squares) * room
+        penalty = problem.lam * (0.5 * square if plain else float(problem.g.value(w)))
+        mass = math.sqrt(sizes.squares) * room
         # By position: names take twice as long.
         return cls(
             problem, alpha, roundoff, sums, products, penalty, features, along, norm, margins * room, sizes, mass

@@ -117,7 +117,7 @@ def _orthogonal(problem: HuberScaleProblem, pair: CertifiedPair, excess: np.ndar
 
     Σ c_i δ_i y_i = ⟨Σ c_i δ_i x̃_i, θ⟩ − Σ c_i δ_i r_i. By Cauchy–Schwarz Σ c_i |δ_i r_i| ≤ T (Σ c_i m_i r_i²)^½.
     """
-    unit, alpha = problem.unit, np.asarray(pair.alpha, dtype=np.float64)
+    unit, alpha = problem.unit, pair.alpha
     room = room_of(unit, alpha)
     if (proof := independence(unit, room)) is None:
         return None

@@ -29,6 +29,7 @@ from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.row_arrays import on_host
+from dualnewton.validation import frozen
 
 FIRST = 1e-6
 """Penalty λ of :attr:`Unpenalised.weak`, as a fraction of the mean of c_i‖x_i‖²."""
@@ -96,10 +97,11 @@ class Unpenalised(AroundProblem):
 
     @cached_property
     def independence(self) -> Independence | None:
-        """A proof that the features are linearly independent, for a loss whose curvature is constant."""
+        """A proof that the features are linearly independent, for a loss whose curvature is constant: m_i = φ″_i."""
         if self.first is not None:
             return self.first.independence
-        return independence(self.unit, one_sided=self.one_sided)
+        size = self.d + self.unit.fit_intercept
+        return independence(self.unit, one_sided=self.one_sided, gram=self.view.constant_hessian[:size, :size])
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
@@ -203,7 +205,7 @@ class NonNegativeUnpenalised(Unpenalised):
         return along
 
     def hessian_at(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        H, outside = self.view.hessian(Z), np.flatnonzero(theta[0, : self.d] == 0.0)
+        H, outside = self.view.hessian(Z).copy(), np.flatnonzero(theta[0, : self.d] == 0.0)
         H[outside], H[:, outside] = 0.0, 0.0
         return H
 
@@ -256,6 +258,14 @@ class View:
 
     def hessian(self, z: np.ndarray) -> np.ndarray:
         """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ, with one block for each pair of columns."""
+        return self.constant_hessian if self.quadratic else self._hessian(z)
+
+    @cached_property
+    def constant_hessian(self) -> np.ndarray:
+        """The same for a loss whose curvature is constant: a sum over the data alone, computed in one pass and kept."""
+        return frozen(self._hessian(self.problem.no_dual()))
+
+    def _hessian(self, z: np.ndarray) -> np.ndarray:
         c, units = self.problem.c, np.eye(self.columns)
         gram = partial(self.problem.data.weighted_gram, intercept=self.with_one)
         # φ″_i is symmetric: its column l is the product with the unit vector of l.

@@ -79,20 +79,17 @@ def _bound(
         costs += 1.01 * moves * math.sqrt(unit.label_sums.offsets)
     # 2. ⟨r, θ⟩ for r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
     error, d = analysis.sums * analysis.mass + moves, unit.d
-    if off is None:
-        off = unit.data.transposed_times(unit.weighted(alpha)).reshape(d, -1).T
-        off = np.column_stack([off, np.ravel(analysis.sizes.sums)]) if unit.fit_intercept else off
-    excess = np.abs(off).astype(np.float64)
-    excess[:, :d] = np.maximum(problem.excess(off[:, :d]) + error * unit.data.feature_norms, 0.0)
-    excess[:, d:] += error * math.sqrt(n)
+    excess = np.empty((unit.columns, d + unit.fit_intercept))
+    along = unit.data.transposed_times(unit.weighted(alpha)).reshape(d, -1).T if off is None else off[:, :d]
+    excess[:, :d] = np.maximum(problem.excess(along) + error * unit.data.feature_norms, 0.0)
+    if unit.fit_intercept:
+        excess[:, d] = np.abs(analysis.sizes.sums if off is None else off[:, d]) + error * math.sqrt(n)
     known += (costs + 1.01 * float(np.vdot(excess, np.abs(problem.view.joined(w, b))))) / n
     # 3. The growth of h.
     if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
         if (proof := problem.independence) is None:
             return None
-        some = unit.data.entries(unit.y, slice(0, 1))
-        curvature = float(loss.second_derivative(np.zeros(alpha.shape[1:])[None], some).min())
-        T = proof.length(excess) / math.sqrt(0.99 * curvature)
+        T = proof.length(excess)
         return known + T * (math.sqrt(2.0 * n * (max(primal - dual, 0.0) + known)) + 0.5 * T) / n
     room = room_of(unit, alpha, sizes.away)
     if (proof := independence(unit, room, one_sided=problem.one_sided)) is None:
