@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
+from dualnewton.matrix import as_data
 from dualnewton.objective.relations import spanning_features
 from dualnewton.row_arrays import ones
 
@@ -46,6 +47,9 @@ SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
 ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. With 2000 features all sums over
 these rows take a tenth of the time of a certificate."""
+
+ELSEWHERE = 16
+"""Factor by which the second attempt has more rows, if the rows are not in memory: they are copied here."""
 
 LIGHTEST = 1e-6
 """Rows whose c_i m_i is less than this fraction of the largest keep their dual variables."""
@@ -67,8 +71,8 @@ class Independence(NamedTuple):
 
     Attributes
     ----------
-    rows : Selection
-        The rows whose δ_i is not zero.
+    rows : Selection, optional
+        The rows whose δ_i is not zero; all rows if None.
     kept : array of int, or ...
         The features that are not zero, and the intercept.
     scale : array
@@ -77,7 +81,7 @@ class Independence(NamedTuple):
         λ ≤ λ_min(SGS).
     """
 
-    rows: Selection
+    rows: Selection | None
     kept: Any
     scale: np.ndarray
     smallest: float
@@ -118,32 +122,39 @@ def independence(
     kept = _varying(problem)
     if kept is None:
         return None
-    data, last = problem.data, None
-    for rows, G in _grams(problem, room) if gram is None else [(data.every(), gram)]:
+    last = None
+    for rows, G in _grams(problem, room) if gram is None else [(None, gram)]:
+        size = problem.n if rows is None else rows.size
         own = G if kept is Ellipsis else G[np.ix_(kept, kept)]
         # Each entry is a sum of products of three numbers.
-        if (found := _scaled(own, FLOAT64.gamma(rows.size + 8))) is not None:
+        if (found := _scaled(own, FLOAT64.gamma(size + 8))) is not None:
             return Independence(rows, kept, *found)
-        last = rows, G
+        last = rows, G, size
     if one_sided or last is None:
         return None
-    rows, G = last
-    kept = spanning_features(data, G, np.arange(len(G)) if kept is Ellipsis else kept)
-    found = None if kept is None else _scaled(G[np.ix_(kept, kept)], FLOAT64.gamma(rows.size + 8))
+    rows, G, size = last
+    kept = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
+    found = None if kept is None else _scaled(G[np.ix_(kept, kept)], FLOAT64.gamma(size + 8))
     return None if found is None else Independence(rows, kept, *found)
 
 
 def _grams(problem: Problem, room: Any) -> Iterator[tuple[Selection, np.ndarray]]:
-    """Yield G of some of the rows with large c_i m_i, and of all of them, with these rows."""
+    """Yield G of some of the rows with large c_i m_i, and of more of them, with these rows: all rows, if they are in memory."""
     data, weights = problem.data, problem.c if room is None else problem.weighted(room)
-    largest = float(weights.max())
+    largest, few = float(weights.max()), ROWS * (problem.d + 1) + MORE_ROWS
     if not 0.0 < largest < math.inf:
         return
+    if not data.capabilities.local:
+        for most in (few, ELSEWHERE * few) if data.n > few else (few,):
+            rows = np.arange(0, data.n, -(-data.n // most))
+            own = data.entries(weights, rows)
+            rows, own = rows[own >= LIGHTEST * largest], own[own >= LIGHTEST * largest]
+            if rows.size:
+                yield rows, as_data(data.rows(rows)).weighted_gram(own, intercept=problem.fit_intercept)
+        return
     all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
-    few, attempts = ROWS * (problem.d + 1) + MORE_ROWS, [all_rows]
-    if data.capabilities.local and all_rows.size > few:
-        attempts.insert(0, all_rows[:: -(-all_rows.size // few)])
-    for rows in attempts:
+    attempts = [all_rows[:: -(-all_rows.size // few)]] if all_rows.size > few else []
+    for rows in (*attempts, all_rows):
         yield rows, data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
 
 

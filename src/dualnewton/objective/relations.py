@@ -27,6 +27,9 @@ DEPENDENT = 2.0**-30
 NEGLIGIBLE = 1e-4
 """Coefficients of scaled features below this are zero, and coefficients nearer than this to an integer are the integer."""
 
+MULTIPLES = range(1, 13)
+"""Factors by which a relation may have to be multiplied for its coefficients to be integers."""
+
 FINEST = 2.0**20
 """Entries times this must be integers."""
 
@@ -79,10 +82,8 @@ def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool
     powers[relations == 0.0] = 0.0
     doubled = pairs & ~with_constant & (np.abs(powers - relations) <= near).all(axis=0)
     relations[:, doubled] = powers[:, doubled]
-    # All others must be relations of integers.
     others = ~(with_constant | doubled)
-    integers = np.rint(relations[:, others])
-    if np.any(np.abs(integers - relations[:, others]) > NEGLIGIBLE):
+    if (integers := _integers(relations[:, others])) is None:
         return False
     relations[:, others] = integers
     used, most = np.flatnonzero(integers[: data.d].any(axis=1)), float(np.abs(integers).sum(axis=0).max(initial=0.0))
@@ -95,3 +96,14 @@ def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool
         if np.any(rows @ relations[: data.d] + (relations[-1] if constant else 0.0)):
             return False
     return True
+
+
+def _integers(relations: np.ndarray) -> np.ndarray | None:
+    """Return each relation, a column, times the smallest factor that makes its coefficients integers; None if none does."""
+    found = []
+    for own in relations.T:
+        near = (each for factor in MULTIPLES if np.abs(np.rint(each := factor * own) - each).max() <= NEGLIGIBLE)
+        if (multiple := next(near, None)) is None:
+            return None
+        found.append(np.rint(multiple))
+    return np.array(found).reshape(-1, len(relations)).T
