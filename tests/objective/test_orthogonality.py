@@ -113,7 +113,9 @@ def test_nonnegative_coefficients_without_a_penalty():
 
 def test_dependent_features_have_no_bound_and_zero_features_do_not_matter():
     X, y, _ = drawn(losses.Squared(), 0)
-    assert dn.LinearRegression().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y).certificate_.rounding is None
+    dependent = dn.LinearRegression().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y).certificate_
+    assert dependent.rounding is None
+    assert "without a bound on rounding errors" in str(dependent)
     assert dn.LinearRegression().fit(np.column_stack([X, 0.0 * X]), y).certificate_.rounding < 1e-10
     perfect = dn.LinearRegression().fit(X[:3], y[:3])  # α = 0 is orthogonal to everything
     assert perfect.certificate_.rounding < 1e-20

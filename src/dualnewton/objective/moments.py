@@ -178,7 +178,7 @@ class Verifier:
             dual = (-0.5 * s * s * own - s * along - below) / n - lam * conjugate
             primal, dual = (float(each + sign * LAST * abs(each)) for each, sign in ((primal, 1.0), (dual, -1.0)))
             # D is not a number where sums exceed the range of float64, which proves nothing.
-            found.append(Certificate(primal, dual if dual < np.inf else -np.inf))
+            found.append(Certificate(primal, dual if dual < np.inf else -np.inf, rounding=0.0))
         return found
 
     def _errors(self, W: np.ndarray, b: np.ndarray, U: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, ...]:
