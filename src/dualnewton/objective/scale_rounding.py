@@ -121,9 +121,9 @@ def _orthogonal(problem: HuberScaleProblem, pair: CertifiedPair, excess: np.ndar
     room = room_of(unit, alpha)
     if (proof := independence(unit, room)) is None:
         return None
-    take, T = unit.data.take, proof.length(excess[None])
+    entries, T = unit.data.entries, proof.length(excess[None])
     r = unit.margins(pair.w, pair.intercept) - unit.y
-    c, m, a, r = (take(values, proof.rows) for values in (unit.c, room, alpha, r))
+    c, m, a, r = (entries(values, proof.rows) for values in (unit.c, room, alpha, r))
     if not 0.25 * float((c * m).min()) >= T * T:
         return None
     of_r, of_alpha = (1.01 * T * math.sqrt(float((c * m) @ np.square(each))) for each in (r, a))

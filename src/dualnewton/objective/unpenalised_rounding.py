@@ -82,9 +82,11 @@ def _bound(
     excess = np.empty((unit.columns, d + unit.fit_intercept))
     along = unit.data.transposed_times(unit.weighted(alpha)).reshape(d, -1).T if off is None else off[:, :d]
     excess[:, :d] = np.maximum(problem.excess(along) + error * unit.data.feature_norms, 0.0)
+    total = float(np.vdot(excess[:, :d], np.abs(w)))
     if unit.fit_intercept:
         excess[:, d] = np.abs(analysis.sizes.sums if off is None else off[:, d]) + error * math.sqrt(n)
-    known += (costs + 1.01 * float(np.vdot(excess, np.abs(problem.view.joined(w, b))))) / n
+        total += float(np.vdot(excess[:, d], np.abs(b)))
+    known += (costs + 1.01 * total) / n
     # 3. The growth of h.
     if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
         if (proof := problem.independence) is None:
