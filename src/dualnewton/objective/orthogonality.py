@@ -45,8 +45,8 @@ SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
 """Values s that are tried as lower bounds of the smallest eigenvalue, for a diagonal between ½ and 2."""
 
 ROWS, MORE_ROWS = 2, 128
-"""Rows of the first attempt: the first number times the number of coefficients, plus the second. With 2000 features all sums over
-these rows take a tenth of the time of a certificate."""
+"""Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all
+rows; with 2000 features a second sum of this kind would exceed time limits.)"""
 
 ELSEWHERE = 16
 """Factor by which the second attempt has more rows, if the rows are not in memory: they are copied here."""
@@ -74,7 +74,7 @@ class Independence(NamedTuple):
     rows : Selection, optional
         The rows whose δ_i is not zero; all rows if None.
     kept : array of int, or ...
-        The features that are not zero, and the intercept.
+        The features that are neither zero nor linear combinations of others, and the intercept.
     scale : array
         The diagonal of S.
     smallest : float
@@ -106,7 +106,7 @@ def independence(
 ) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
-    None if the proof fails.
+    None if both proofs fail.
 
     Parameters
     ----------

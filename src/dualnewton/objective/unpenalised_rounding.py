@@ -67,9 +67,9 @@ def _bound(
     # 1. The errors of Σ c_i φ(z_i), Σ c_i φ*(−α_i) and Σ c_i o_i α_i, with α in the domain of φ*.
     linear = sizes.margins * sizes.dual if unit.offset is not None else 0.0
     orthogonal = not alpha.any()  # α = 0 is orthogonal to everything, and −φ*(0) = min φ
-    terms = (
-        0.0 if orthogonal and loss.nonnegative and dual <= 0.0 else loss.conjugate_terms(sizes) + unit.columns * linear
-    )
+    terms = loss.conjugate_terms(sizes) + unit.columns * linear
+    if orthogonal and loss.nonnegative and dual <= 0.0:
+        terms = 0.0
     error = (roundoff.terms + analysis.sums) * (loss.value_terms(sizes) + terms)
     known = nothing + (change + error) / n + 8.0 * DOUBLE * (abs(primal) + abs(dual))
     if orthogonal:
