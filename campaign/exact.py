@@ -75,7 +75,7 @@ def _xlogx(x: Any) -> Any:
 
 
 def _log_of_one_and_exp(t: Any) -> Any:
-    return np.maximum(t, 0) + np.log1p(np.exp(-np.minimum(np.abs(t), NEGLIGIBLE)))
+    return np.maximum(t, 0) + np.log1p(np.exp(-np.minimum(np.abs(t), 0 * t + NEGLIGIBLE)))
 
 
 def _between(low: Any, high: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
@@ -295,7 +295,7 @@ class Objective:
         if name == "Softmax":
             top = Z.max(axis=1, keepdims=True)
             return (
-                np.log(np.exp(np.maximum(Z - top, -NEGLIGIBLE)).sum(axis=1))
+                np.log(np.exp(np.maximum(Z - top, 0 * Z - NEGLIGIBLE)).sum(axis=1))
                 + top[:, 0]
                 - Z[np.arange(len(y)), y.astype(int)]
             )
