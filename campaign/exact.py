@@ -27,6 +27,9 @@ BALANCED = 1e-12
 EXPONENT = 690.0
 """Margins beyond this are left out for losses with e^z, which the library replaces by a tangent there (documented)."""
 
+NEGLIGIBLE = 1000
+"""e to the minus this is nothing in 50 digits; 1 + e^(−10⁴⁰) would take all memory in mpmath."""
+
 LOG_RANGE = 800.0
 """|log x| is below this for every positive float64 x."""
 
@@ -72,7 +75,7 @@ def _xlogx(x: Any) -> Any:
 
 
 def _log_of_one_and_exp(t: Any) -> Any:
-    return np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t)))
+    return np.maximum(t, 0) + np.log1p(np.exp(-np.minimum(np.abs(t), 0 * t + NEGLIGIBLE)))
 
 
 def _between(low: Any, high: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
@@ -291,7 +294,11 @@ class Objective:
         name, y = type(self.loss).__name__, self.y
         if name == "Softmax":
             top = Z.max(axis=1, keepdims=True)
-            return np.log(np.exp(Z - top).sum(axis=1)) + top[:, 0] - Z[np.arange(len(y)), y.astype(int)]
+            return (
+                np.log(np.exp(np.maximum(Z - top, 0 * Z - NEGLIGIBLE)).sum(axis=1))
+                + top[:, 0]
+                - Z[np.arange(len(y)), y.astype(int)]
+            )
         if name == "SquaredOutputs":
             return ((Z - y) ** 2).sum(axis=1) / 2
         if LOSSES[name].log_link and np.abs(Z).max() > EXPONENT:

@@ -142,12 +142,14 @@ def drawn(
     storages: dict[str, Callable[[np.ndarray], Any]] = STORAGES,
     *,
     gentle: bool = False,
+    harsh: bool = False,
     sizes: tuple[Sequence[int], Sequence[int]] = SIZES,
     turn: int = 0,
 ) -> Drawn:
     """Draw a problem, whose rows have one of the storages and of the sizes, and the options of its fit.
 
-    A seed has one problem for each ``turn``.
+    A seed has one problem for each ``turn``. If ``harsh``, weights differ by twelve orders of magnitude, offsets by eight, and
+    rows in the number of their entries.
     """
     rng = np.random.default_rng([seed, 20, turn] if turn else [seed, 20])
     name = _some(rng, list(LOSSES))
@@ -163,6 +165,12 @@ def drawn(
     offset = rng.standard_normal(shape) * power(rng, -4, 2) if rng.random() < 0.25 else None
     lam, intercept = power(rng, -8, 3), bool(rng.integers(2))
     regularizer = PENALTIES[penalty](rng, d)
+    if harsh:
+        weights = 10.0 ** rng.uniform(-6, 6, n) if rng.random() < 0.5 else weights
+        offset = (
+            rng.standard_normal(shape) * power(rng, 0, 1 if name in COUNTS else 8) if rng.random() < 0.5 else offset
+        )
+        X = np.where(np.arange(d) < rng.integers(1, d + 1, (n, 1)), X, np.zeros_like(X)) if rng.random() < 0.5 else X
     exact = Objective(X.astype(np.float64), y, loss, regularizer, lam, weights, offset, intercept)
     stored = storages[storage](X)
 

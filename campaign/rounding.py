@@ -64,12 +64,19 @@ def checked(case: Drawn, problem: dn.Problem, pair: Any) -> str:
     return "within the bound"
 
 
-def case(seed: int, folder: Path) -> Counter[str]:  # noqa: ARG001
+def mapped(X: np.ndarray, folder: Path) -> np.ndarray:
+    """Return rows in a file that is mapped into memory."""
+    np.save(folder / "rows.npy", X)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+def case(seed: int, folder: Path) -> Counter[str]:
     """Check some points of one random problem."""
     if (without := skipped("50 digits", ["mpmath"])) is not None:
         return without
     rng = np.random.default_rng([seed, 90])
-    given = drawn(seed, STORAGES, sizes=SIZES, gentle=bool(rng.integers(2)))
+    storages = STORAGES | {"memory-mapped": lambda X: mapped(X, folder)}
+    given = drawn(seed, storages, sizes=SIZES, gentle=bool(rng.integers(2)), harsh=bool(rng.integers(2)))
     counts: Counter[str] = Counter()
     with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # as in a run
         warnings.simplefilter("error")

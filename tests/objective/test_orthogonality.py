@@ -16,6 +16,7 @@ from dualnewton import losses
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.orthogonality import smallest_eigenvalue
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
+from fake_device import on_device
 
 
 @pytest.mark.parametrize("digits", [0, 3, 6, 8, 12, 17])
@@ -112,11 +113,128 @@ def test_nonnegative_coefficients_without_a_penalty():
 
 def test_dependent_features_have_no_bound_and_zero_features_do_not_matter():
     X, y, _ = drawn(losses.Squared(), 0)
-    assert dn.LinearRegression().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y).certificate_.rounding is None
+    dependent = dn.LinearRegression().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y).certificate_
+    assert dependent.rounding is None
+    assert "without a bound on rounding errors" in str(dependent)
     assert dn.LinearRegression().fit(np.column_stack([X, 0.0 * X]), y).certificate_.rounding < 1e-10
     perfect = dn.LinearRegression().fit(X[:3], y[:3])  # α = 0 is orthogonal to everything
     assert perfect.certificate_.rounding < 1e-20
     assert perfect.certificate_.relative_gap == 0.0
+
+
+def with_levels(X, seed):
+    """Rows with dummy variables of all levels of two variables, a copy, a multiple and a constant."""
+    levels = np.random.default_rng(seed).integers(0, 3, (2, len(X)))
+    return np.column_stack([X, *np.eye(3)[levels], X[:, 0], -4.0 * X[:, 1], np.full(len(X), 0.3)])
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.Squared(), losses.Logistic(), losses.Poisson()], ids=lambda x: type(x).__name__
+)
+def test_features_that_depend_exactly_on_others_have_a_bound(loss):
+    X, y, c = drawn(loss, 8)
+    X = with_levels(X[:, :2], 0)
+    problem = Unpenalised(sp.csr_array(X), y, loss, sample_weight=c, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-9)
+    claim = exact.Objective(X, y, loss, None, 0.0, c, None, True, exact.digits)
+    beside = problem.certified_pair(result.w * (1.0 + 1e-7), result.intercept)
+    for pair in (result, problem.bounded(beside), problem.extended(beside)):
+        found = pair.certificate
+        assert found.rounding <= 1e-10 * abs(found.primal) + 0.01 * found.gap
+        assert excess_without_penalty(claim, pair) <= found.primal - found.dual + found.rounding
+
+
+def test_relations_are_proved_on_every_row():
+    X, y, _ = drawn(losses.Squared(), 0)
+    integers = np.rint(10.0 * X / np.abs(X).max(axis=0))
+    for row, change in ((7, 2.0**-8), (0, 1.0)):
+        sums = integers[:, 0] + 3.0 * integers[:, 1]
+        assert dn.LinearRegression().fit(np.column_stack([integers, sums]), y).certificate_.rounding < 1e-10
+        sums[row] += change * 2.0**-40
+        assert dn.LinearRegression().fit(np.column_stack([integers, sums]), y).certificate_.rounding is None
+    halves = X[:, 0] / 3.0  # not exactly a third
+    assert dn.LinearRegression().fit(np.column_stack([X, halves]), y).certificate_.rounding is None
+    positive = dn.LinearRegression(positive=True).fit(
+        np.column_stack([integers, sums]), y
+    )  # each has its own constraint
+    assert positive.certificate_.rounding is None
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_softmax_without_a_penalty_has_a_bound_in_50_digits(seed):
+    X, _, c = drawn(losses.Squared(), seed, n=20, d=2)
+    rng = np.random.default_rng(seed)
+    y, offset, loss = rng.integers(0, 3, 20).astype(float), rng.standard_normal((20, 3)), losses.Softmax(3)
+    problem = Unpenalised(X, y, loss, sample_weight=c, offset=offset, fit_intercept=bool(seed))
+    claim = exact.Objective(X, y, loss, None, 0.0, c, offset, bool(seed), exact.digits)
+    result = dn.solve(problem, tol=1e-9)
+    beside = problem.certified_pair(result.w * (1.0 + 1e-7), result.intercept)
+    for pair in (result, problem.bounded(beside), problem.extended(beside)):
+        found = pair.certificate
+        assert found.rounding <= 1e-10 * found.primal
+        assert 0 <= excess_without_penalty(claim, pair) <= found.primal - found.dual + found.rounding
+
+
+def posed(X, name):
+    """A problem without a penalty, or with Huber's scale."""
+    rng = np.random.default_rng(5)
+    signal, c = rng.standard_normal(60), rng.random(60)
+    given = {"sample_weight": c, "fit_intercept": True}
+    match name:
+        case "scale":
+            return HuberScaleProblem(X, signal, 1.35, 0.0, **given)
+        case "softmax":
+            return Unpenalised(X, np.arange(60) % 3, losses.Softmax(3), **given)
+        case "logistic":
+            return Unpenalised(X, np.sign(signal), losses.Logistic(), **given)
+    return Unpenalised(X, signal, losses.Squared(), **given)
+
+
+def same_bounds(name, place):
+    """The bounds of one certificate with the rows in memory and at another place, whose values differ by rounding."""
+    X = np.random.default_rng(4).standard_normal((60, 3))
+    here, there = posed(X, name), posed(place(X), name)
+    result = dn.solve(here, tol=1e-9)
+    more = {} if result.scale is None else {"scale": result.scale}
+    bounds = [each.bounded(each.certified_pair(result.w, result.intercept, **more)) for each in (here, there)]
+    assert bounds[0].certificate.rounding > 0.0
+    assert bounds[1].certificate.rounding == pytest.approx(bounds[0].certificate.rounding, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic", "softmax", "scale"])
+def test_rows_on_a_device_have_the_same_bounds(name):
+    same_bounds(name, on_device)
+
+
+@pytest.mark.parametrize("name", ["softmax", "scale"])
+def test_rows_on_a_cluster_have_the_same_bounds(name, cluster):
+    import dask.array as da
+
+    same_bounds(name, lambda X: da.from_array(X, chunks=(25, 3)))
+
+
+def test_a_few_rows_prove_independence(monkeypatch):
+    # With 2000 features the sum over all rows would take longer than a time limit allows.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 3))
+    problem = Unpenalised(X, np.sign(X[:, 0] + rng.standard_normal(5000)), losses.Logistic())
+    pair, sizes = problem.certified_pair(dn.solve(problem, tol=1e-9).w), []
+    gram = type(problem.data).weighted_gram
+    monkeypatch.setattr(
+        type(problem.data),
+        "weighted_gram",
+        lambda self, weights, *rest, **more: sizes.append(len(weights)) or gram(self, weights, *rest, **more),
+    )
+    assert problem.bounded(pair).certificate.rounding < 1e-9
+    assert len(sizes) == 1
+    assert sizes[0] <= 2 * 4 + 128
+
+
+def test_moments_of_huge_features_do_not_overflow():
+    X = np.array([[1.0, 1.0], [2.0, 2.0]])
+    view = Unpenalised(X, np.zeros(2), losses.Squared(), fit_intercept=True).view
+    H = np.outer([1e150, 1e150, 1e60], [1e150, 1e150, 1e60])  # of rank one; the squares of its last column overflow
+    assert np.isfinite(view.inverse(H)(np.ones((1, 3)))).all()
 
 
 def test_least_squares_with_little_noise_converges_by_extended_precision():

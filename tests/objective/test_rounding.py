@@ -187,6 +187,23 @@ def test_the_bound_holds_for_the_dual_value_itself():
         assert abs(gap - (mp.mpf(primal) - mp.mpf(dual))) <= bound
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_sums_that_are_not_zero_count_with_large_offsets(sign):
+    # D of a point with Σ α_i = nε instead of 0 exceeds P* by εb.
+    rng = np.random.default_rng(0)
+    y, offset = rng.standard_normal(20), 1e6 + rng.standard_normal(20)
+    problem = dn.Problem(np.zeros((20, 1)), y, losses.Squared(), offset=offset, lam=1.0, fit_intercept=True)
+    b, w = problem.best_intercept(np.zeros(1)), np.zeros(1)
+    alpha = y - offset - b
+    alpha += sign * 0.9e-12 * np.abs(alpha).mean() - alpha.mean()
+    primal, dual, conjugates = problem.primal(w, b), problem.dual(alpha), np.abs(alpha * (0.5 * alpha - y)).sum()
+    rounding = rounding_bound(problem, w, b, alpha, primal, dual, conjugates=float(conjugates))
+    residuals = [mp.mpf(float(t)) - mp.mpf(float(o)) for t, o in zip(y, offset, strict=True)]
+    lowest = sum((t - sum(residuals) / 20) ** 2 for t in residuals) / 40
+    assert dual > -mp.inf
+    assert dual - rounding <= lowest
+
+
 def test_margins_that_cancel_are_told_by_the_bound():
     # |x||w| is 1e16 times |z|: P is nothing but rounding errors, which the bound covers and a plain gap would not.
     X = np.array([[1e8, -1e8], [1e8, -1e8 + 1.0]])

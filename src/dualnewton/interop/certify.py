@@ -76,7 +76,7 @@ def certify(
         reason.
     exact : bool
         Whether P and D are recomputed in extended precision, useful if ``certificate.rounding`` is not negligible against the
-        gap. It takes about ten times as long; for data in memory or on disk, and objectives with a penalty.
+        gap. It takes about ten times as long; for data in memory or on disk.
 
     Returns
     -------

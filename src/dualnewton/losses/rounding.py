@@ -135,6 +135,15 @@ class RoundingErrors:
         """Return by how much −α must be moved at most to lie in the domain of φ*: by 0, if φ* is infinite outside."""
         return 0.0
 
+    def room(self, alpha: Array, y: Array) -> Array:
+        """Return the distance of each −α_i from the boundary of the domain of φ*; one if the domain has no boundary.
+
+        For several columns it is measured in the space of the moves whose entries add up to zero.
+        """
+        low, high = self.domain(y)  # type: ignore[attr-defined]
+        room = np.minimum(-alpha - low, high + alpha)
+        return np.where(np.isinf(room), 1.0, np.maximum(room, 0.0))
+
     def closed(self, alpha: Array, y: Array) -> Array:
         """Return α with −α in the domain of φ* up to the rounding of its own type, for a more precise type than float64.
 

@@ -121,6 +121,10 @@ class Softmax(Loss):
         worst = max(float(missed.max()), float(negative.max()), 0.0)
         return (self.n_classes + 2.0) * (worst + (self.n_classes + 2.0) * roundoff.unit)
 
+    def room(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return min_k p_k: a move by at most this, whose entries add up to zero, leaves p a distribution."""
+        return np.maximum(_distributions(alpha.T.copy(), y).min(axis=0), 0.0)
+
     def closed(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the nearest point whose rows sum to zero, with p ≥ 0."""
         columns = np.ascontiguousarray(alpha.T)

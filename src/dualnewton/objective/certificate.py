@@ -23,8 +23,8 @@ class Certificate:
     primal, dual : float
         P(w) and D(α), recomputed from the data in float64.
     rounding : float, optional
-        A proved bound on the rounding error of P − D (``objective/rounding.py``); None if none was computed.
-        It is ignored when certificates are compared.
+        A proved bound on the rounding error of P − D (``objective/rounding.py``); 0 if P and D include one; None if none was
+        computed or none is known (docs/reliability.md). It is ignored when certificates are compared.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
 
@@ -87,7 +87,9 @@ class Certificate:
         return self.primal == 0.0 or self.gap + (self.rounding or 0.0) <= tol * abs(self.primal)
 
     def __str__(self) -> str:
-        errors = "" if self.rounding is None else f"; rounding errors of at most {self.rounding:.1e} are included"
+        errors = "; without a bound on rounding errors"
+        if self.rounding is not None:
+            errors = f"; rounding errors of at most {self.rounding:.1e} are included" if self.rounding else ""
         return (
             f"primal {self.primal:.10g}, dual {self.dual + 0.0:.10g}: "  # + 0.0 prints -0 as 0
             f"within {self.bound:.2e} of the optimum (relative gap {self.relative_gap:.2e}{errors})"

@@ -83,7 +83,7 @@ def sums(
 
 
 def unpenalised_pair(problem: Unpenalised, pair: CertifiedPair) -> CertifiedPair:
-    """Return the pair of a problem without a penalty, of one column, with its certificate computed in extended precision."""
+    """Return the pair of a problem without a penalty with its certificate computed in extended precision."""
     unit = problem.unit
     loss, y, n = precise(unit.loss), labels(unit), unit.n
     w, b, alpha = (np.asarray(each, dtype=Long) for each in (pair.w, pair.intercept, pair.alpha))
@@ -93,7 +93,7 @@ def unpenalised_pair(problem: Unpenalised, pair: CertifiedPair) -> CertifiedPair
     conjugates, sizes = _conjugates(unit, loss.conjugate(-alpha, y), mass)
     found = replace(pair, certificate=Certificate(float(total / n), float(-conjugates / n)))
     roundoff = EXTENDED if full else replace(EXTENDED, terms=ULPS * DOUBLE)
-    off = np.append(along[:, 0], mass.sum()) if unit.fit_intercept else along[:, 0]
+    off = np.column_stack([along.T, mass.sum(axis=0).reshape(-1, 1)]) if unit.fit_intercept else along.T
     rounding = unpenalised_bound(problem, found, roundoff=roundoff, conjugates=1.01 * sizes, off=off)
     return found.with_rounding(rounding)
 
@@ -117,7 +117,10 @@ def scale_pair(problem: HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair
     if lam > 0.0:
         dual = dual - along @ along / (2 * lam * n * n)
     found = replace(pair, certificate=Certificate(float(primal), float(dual)))
-    return found.with_rounding(scale_bound(problem, replace(found, alpha=alpha), roundoff=EXTENDED, along=along))
+    if lam > 0.0:  # else α is unchanged
+        found = replace(found, alpha=alpha)
+    bound = scale_bound(problem, found, roundoff=EXTENDED, along=along)
+    return replace(found, alpha=pair.alpha).with_rounding(bound)
 
 
 def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:

@@ -3,9 +3,24 @@
     Σ_i c_i (x_iᵀw + b − y_i)² = uᵀGu − 2uᵀk + Σ_i c_i t_i²,        G = Σ_i c_i x̃_i x̃_iᵀ,  k = Σ_i c_i x̃_i t_i
 
 with x̃ = (x − o, 1), t = y − ȳ and u = (w, b + oᵀw − ȳ). The sums are sufficient: P, D and the feasibility of the dual point
-follow from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + (Σ_j |u_j| G_jj^½)².
-The second term is far more than |uᵀGu| where large coefficients of nearly dependent features cancel. The certificates below
-subtract a bound on these errors from D and add it to P.
+follow from them, up to rounding errors. The certificates below subtract a proved bound on these errors from D and add it to P.
+
+The proof. Let η = γ_m (``objective/rounding.py`` has γ) for more operations m than any order of these sums takes; N_j = G_jj^½,
+of which the last one is N = (Σ c_i)^½. By Cauchy–Schwarz the errors are at most η N_j N_l for G_jl, at most η N_j V for k_j, the
+difference of Σ c_i x̃_ij y_i and ȳ Σ c_i x̃_ij, and at most ε for the last entry of u. With r̄ the mean of the residuals r_i and,
+for each output,
+
+    A ≥ Σ_j |u_j| N_j,    Q² = Σ c_i t_i²,    V = Q + 2|ȳ|N,    h = |r̄|N,    κ = |Σ c_i t_i|/N,
+    ε = γ_{d+4}(|b| + Σ_j |o_j w_j| + |ȳ|),
+
+the errors are at most
+
+    e N_j,  e = η(A + V) + εN                              for Σ c_i r_i x̃_ij,
+    E = η(A² + 2AV + Q²) + 2εN(A + Q)                      for Σ c_i r_i² and Σ c_i r_i t_i,
+    E + 2he + 3e² + ηh²  and  E + (e + ηh)(κ + ηV) + ηhV   for these at the best intercept, where r̄ times a sum is subtracted,
+    2(e + ηh) N_j                                          for the slopes Σ c_i α_i x_ij at the best intercept.
+
+A² is far more than uᵀGu where large coefficients of nearly dependent features cancel.
 """
 
 from __future__ import annotations
@@ -15,15 +30,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.losses.rounding import DOUBLE
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.rounding import FLOAT64, gauge
 from dualnewton.row_arrays import on_host
-
-ROUNDING = 16.0 * np.finfo(float).eps
-"""Bound on the rounding errors as a fraction of the terms that cancel. (BLAS adds partial sums, so that errors grow far more
-slowly than the number of rows.)"""
-
 
 SOME = 1024
 """Least number of rows whose mean is the origin of the moments (all rows if there are fewer)."""
@@ -35,6 +47,10 @@ EXPANDED = 1 << 17
 
 LOST = 64.0 * 2.0**-53
 """A feature is constant if its variance about the mean is below this fraction of Σ c_i x_ij²: the difference is rounding."""
+
+
+LAST = 8.0 * DOUBLE
+"""Relative error of the last few operations of P and D."""
 
 
 class Centred(NamedTuple):
@@ -130,24 +146,23 @@ class Verifier:
         Y, c = problem.y.reshape(problem.n, -1), problem.c
         self.problem, self.moments = problem, moments
         self.shift = on_host(c @ Y) / float(c.sum()) if problem.fit_intercept else np.zeros(Y.shape[1])
-        self.squares = float((c @ np.square(Y - np.asarray(self.shift, like=Y))).sum())
+        self.squares = on_host(c @ np.square(Y - np.asarray(self.shift, like=Y)))  # of each output
         self.G = moments.gram
         self.k = moments.cross.T - np.outer(self.shift, self.G[:, -1])
+        # Weights are divided by their sum, and moments of folds are added: three sums over the rows.
+        self.eta = FLOAT64.gamma(3 * problem.n + 4 * problem.d + 64)
+        self.norms = np.sqrt(self.G.diagonal()) * (1.0 + self.eta)
+        self.gauge = gauge(problem, self.norms[:-1])
 
     def certificates(self, W: np.ndarray, b: np.ndarray, lams: np.ndarray) -> list[Certificate]:
         """Certify models W, of shape (models, d) or (models, K, d), with the intercepts b, each for the problem with its λ."""
         problem, n, K = self.problem, self.problem.n, len(self.k)
-        columns = W.reshape(len(W), K, -1)
-        U = np.dstack([columns, b.reshape(len(W), K) + columns @ self.moments.origin - self.shift])
+        columns, b = W.reshape(len(W), K, -1), b.reshape(len(W), K)
+        U = np.dstack([columns, b + columns @ self.moments.origin - self.shift])
         GU = U @ self.G
         fitted, crossed = np.einsum("akj,akj->a", U, GU), np.einsum("akj,kj->a", U, self.k)
-        gradient = GU - self.k  # Σ c_i r_i x̃_i
-        r_r, r_t = fitted - 2.0 * crossed + self.squares, crossed - self.squares
-        # The products in GU may cancel: |G_ij| ≤ (G_ii G_jj)^½ bounds each of them, and the errors of the sums in G as well.
-        roots = np.sqrt(self.G.diagonal())
-        size = (np.abs(U) @ roots)[:, :, None] * roots + np.abs(self.k)
-        error = ROUNDING * (np.einsum("akj,akj->a", np.abs(U), size) + self.squares)
-        unsure = ROUNDING * np.sqrt(np.square(size[:, :, :-1]).sum(axis=1).max(axis=1))  # error of the largest slope
+        gradient, squares = GU - self.k, float(self.squares.sum())  # Σ c_i r_i x̃_i
+        r_r, r_t = fitted - 2.0 * crossed + squares, crossed - squares
         primal_losses = 0.5 * r_r
         slopes = gradient[:, :, :-1]
         if problem.fit_intercept:  # move to the best intercept, where Σ c_i α_i = 0
@@ -155,14 +170,43 @@ class Verifier:
             r_r = r_r - np.einsum("ak,ak->a", m, gradient[:, :, -1])
             r_t = r_t - m @ self.k[:, -1]
             slopes = slopes - m[:, :, None] * self.G[:-1, -1]
-        found = []
-        parts = (W, lams, primal_losses, slopes.reshape(W.shape), r_r, r_t, error, unsure)
-        for w, lam, losses, slope, own, along, off, wide in zip(*parts, strict=True):
-            bar = slope / (-lam * n)
-            s = problem.g.reach(bar)
-            if not problem.regularizer.strongly_convex:
-                s *= max(0.0, 1.0 - wide / (lam * n))
-            primal = (losses + 0.5 * off) / n + lam * problem.g.value(w)
-            dual = (-0.5 * s * s * own - s * along - off) / n - lam * problem.g.conjugate(s * bar)
-            found.append(Certificate(float(primal), float(dual)))
+        found, errors = [], self._errors(columns, b, U, gradient[:, :, -1])
+        parts = (W, lams, primal_losses, slopes.reshape(W.shape), r_r, r_t, *errors)
+        for w, lam, losses, slope, own, along, above, below, wide in zip(*parts, strict=True):
+            s, conjugate = self._conjugate(slope / (-lam * n), wide / (lam * n))
+            primal = (losses + above) / n + lam * problem.g.value(w) * (1.0 + self.eta)
+            dual = (-0.5 * s * s * own - s * along - below) / n - lam * conjugate
+            primal, dual = (float(each + sign * LAST * abs(each)) for each, sign in ((primal, 1.0), (dual, -1.0)))
+            # D is not a number where sums exceed the range of float64, which proves nothing.
+            found.append(Certificate(primal, dual if dual < np.inf else -np.inf, rounding=0.0))
         return found
+
+    def _errors(self, W: np.ndarray, b: np.ndarray, U: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return bounds of the errors of each model, of all outputs together, given Σ c_i r_i.
+
+        They are those of the losses, of the sums over rows in the dual value, and the factor of N_j in that of the slopes.
+        """
+        eta, N, Q, shift = self.eta, self.norms[-1], np.sqrt(self.squares), np.abs(self.shift)
+        last = N * FLOAT64.gamma(W.shape[2] + 4) * (np.abs(b) + np.abs(W) @ np.abs(self.moments.origin) + shift)
+        A, V = np.abs(U) @ self.norms + last, Q + 2.0 * N * shift
+        e = eta * (A + V) + last
+        E = eta * (A * (A + 2.0 * V) + np.square(Q)) + 2.0 * last * (A + Q)
+        h, kappa = (np.abs(sums) / N, np.abs(self.k[:, -1]) / N) if self.problem.fit_intercept else (0.0 * A, 0.0 * Q)
+        own = E + h * (2.0 * e + eta * h) + 3.0 * np.square(e)
+        along = E + (e + eta * h) * (kappa + eta * V) + eta * h * V
+        wide = 2.0 * (e + eta * h)
+        bounds = (0.5 * E).sum(axis=1), (0.5 * own + along).sum(axis=1), np.sqrt(np.square(wide).sum(axis=1))
+        return tuple(1.01 * each for each in bounds)  # for products of several η, and the arithmetic of this function
+
+    def _conjugate(self, bar: np.ndarray, error: float) -> tuple[float, float]:
+        """Return an s for which g*(sᾱ) is finite, and an upper bound of it, if the entries of ᾱ have errors of N_j ``error``."""
+        g = self.problem.g
+        if not self.problem.regularizer.strongly_convex:
+            s = g.reach(bar)
+            s /= 1.0 + s * error * self.gauge + LAST
+            return s, g.conjugate(s * bar)
+        # g* is finite and 1-smooth; its terms are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩.
+        slope, N = np.abs(g.grad_conjugate(bar)), self.norms[:-1]
+        value, terms = g.conjugate(bar), np.vdot(np.abs(bar), slope)
+        moved = (slope if slope.ndim == 1 else np.sqrt(np.square(slope).sum(axis=0))) @ N + 0.5 * error * (N @ N)
+        return 1.0, float(value + 1.01 * error * moved + self.eta * (abs(value) + 4.0 * terms))

@@ -17,28 +17,39 @@ optimum. By convexity it is at most 1/F of the same sum for Fδ, for any factor 
 
 λ is proved by a Cholesky factorisation in floating-point arithmetic. If that of B − sI succeeds, then by its backward error
 (Demmel; S. M. Rump, Verification of positive definiteness, BIT 46, 2006) λ_min(B) ≥ s − γ_{m+1}/(1 − γ_{m+1}) tr(B) for m × m
-matrices. m_i is the distance of −α_i from the ends of the domain of φ*, so that δ stays inside. A few rows with large c_i m_i
-suffice: the other examples keep their dual variables.
+matrices. m_i is the distance of −α_i from the boundary of the domain of φ*, so that δ stays inside. A few rows with large c_i m_i
+suffice: the other examples keep their dual variables. For K columns δ_ik = m_i x̃_iᵀG⁻¹r_k, and T² is the sum over the columns.
+
+Features that are exact linear combinations of others are left out of G: a point that is orthogonal to those is orthogonal to
+them (``objective/relations.py``).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
+from dualnewton.matrix import as_data
+from dualnewton.objective.relations import spanning_features
 
 if TYPE_CHECKING:
+    from dualnewton.losses import Loss
     from dualnewton.matrix.selections import Selection
     from dualnewton.objective.problem import Problem
 
 SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
 """Values s that are tried as lower bounds of the smallest eigenvalue, for a diagonal between ½ and 2."""
 
-ROWS, MORE_ROWS = 8, 64
-"""Rows of the first attempt: the first number times the number of coefficients, plus the second."""
+ROWS, MORE_ROWS = 2, 128
+"""Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all
+rows; with 2000 features a second sum of this kind would exceed time limits.)"""
+
+ELSEWHERE = 16
+"""Factor by which the second attempt has more rows, if the rows are not in memory: they are copied here."""
 
 LIGHTEST = 1e-6
 """Rows whose c_i m_i is less than this fraction of the largest keep their dual variables."""
@@ -49,6 +60,9 @@ FARTHEST = 2.0**20
 SMALLEST = 1e-280
 """Smallest sum of squares of a feature: products that underflow are then negligible against it."""
 
+OUTSIDE = 4.0
+"""Rows whose m_i is less than this many times their distance from the domain of φ* keep their dual variables."""
+
 FLOAT64 = Roundoff()
 
 
@@ -57,36 +71,42 @@ class Independence(NamedTuple):
 
     Attributes
     ----------
-    rows : Selection
-        The rows whose δ_i is not zero.
+    rows : Selection, optional
+        The rows whose δ_i is not zero; all rows if None.
     kept : array of int, or ...
-        The features that are not zero, and the intercept.
+        The features that are neither zero nor linear combinations of others, and the intercept.
     scale : array
         The diagonal of S.
     smallest : float
         λ ≤ λ_min(SGS).
     """
 
-    rows: Selection
+    rows: Selection | None
     kept: Any
     scale: np.ndarray
     smallest: float
 
     def length(self, excess: np.ndarray) -> float:
-        """Return T for a dual point whose |Ãᵀcα| is at most ``excess``, of the features and, last, of the intercept."""
-        scaled = self.scale * excess[self.kept]
-        return 1.01 * math.sqrt(float(scaled.dot(scaled)) / self.smallest)
+        """Return T for a dual point whose |Ãᵀcα| is at most ``excess``: a row for each column of α, with the intercept last."""
+        scaled = self.scale * excess[:, self.kept]
+        return 1.01 * math.sqrt(float(np.vdot(scaled, scaled)) / self.smallest)
 
 
-def room_of(problem: Problem, alpha: Any) -> Any:
-    """Return m_i, the distance of −α_i from the ends of the domain of φ*; one if the domain has no ends."""
-    low, high = problem.loss.domain(problem.y)
-    room = np.minimum(-alpha - low, high + alpha)
-    return np.where(np.isinf(room), 1.0, np.maximum(room, 0.0))
+def room_of(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
+    """Return m_i, the distance of −α_i from the boundary of the domain of φ*; one if the domain has no boundary.
+
+    It is zero where it is less than ``OUTSIDE`` times ``away``, a bound of the distance of −α_i from the domain.
+    """
+    room = problem.loss.room(alpha, problem.y)
+    return np.where(room > OUTSIDE * away, room, 0.0)
 
 
-def independence(problem: Problem, room: Any | None = None) -> Independence | None:
-    """Prove that the features are linearly independent; None if the proof fails.
+def independence(
+    problem: Problem, room: Any | None = None, *, one_sided: bool = False, gram: np.ndarray | None = None
+) -> Independence | None:
+    """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
+
+    None if both proofs fail.
 
     Parameters
     ----------
@@ -94,28 +114,48 @@ def independence(problem: Problem, room: Any | None = None) -> Independence | No
         The problem, with any penalty.
     room : row array, optional
         m_i; ones by default.
+    one_sided : bool
+        Whether a dual point needs (Ãᵀcα)_j ≤ 0 only. Then a feature that depends on others has a constraint of its own.
+    gram : array of shape (d, d) or (d + 1, d + 1), optional
+        G of all rows, if it is known; m is then not needed.
     """
     kept = _varying(problem)
     if kept is None:
         return None
-    data, weights = problem.data, problem.c if room is None else problem.weighted(room)
-    if room is None and problem.sample_weight is None:
-        all_rows = np.arange(problem.n)
-    else:
-        largest = float(weights.max())
-        if not 0.0 < largest < math.inf:
-            return None
-        all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
-    few = ROWS * (problem.d + 1) + MORE_ROWS
-    for most in (few, all_rows.size) if all_rows.size > few else (few,):
-        rows = all_rows[:: -(-all_rows.size // most)]
-        G = data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
-        if kept is not Ellipsis:
-            G = G[np.ix_(kept, kept)]
+    last = None
+    for rows, G in _grams(problem, room) if gram is None else [(None, gram)]:
+        size = problem.n if rows is None else rows.size
+        own = G if kept is Ellipsis else G[np.ix_(kept, kept)]
         # Each entry is a sum of products of three numbers.
-        if (found := _scaled(G, FLOAT64.gamma(rows.size + 8))) is not None:
+        if (found := _scaled(own, FLOAT64.gamma(size + 8))) is not None:
             return Independence(rows, kept, *found)
-    return None
+        last = rows, G, size
+    if one_sided or last is None:
+        return None
+    rows, G, size = last
+    kept = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
+    found = None if kept is None else _scaled(G[np.ix_(kept, kept)], FLOAT64.gamma(size + 8))
+    return None if found is None else Independence(rows, kept, *found)
+
+
+def _grams(problem: Problem, room: Any) -> Iterator[tuple[Selection, np.ndarray]]:
+    """Yield G of some of the rows with large c_i m_i, and of more of them, with these rows: all rows, if they are in memory."""
+    data, weights = problem.data, problem.c if room is None else problem.weighted(room)
+    largest, few = float(weights.max()), ROWS * (problem.d + 1) + MORE_ROWS
+    if not 0.0 < largest < math.inf:
+        return
+    if not data.capabilities.local:
+        for most in (few, ELSEWHERE * few) if data.n > few else (few,):
+            rows = np.arange(0, data.n, -(-data.n // most))
+            own = data.entries(weights, rows)
+            rows, own = rows[own >= LIGHTEST * largest], own[own >= LIGHTEST * largest]
+            if rows.size:
+                yield rows, as_data(data.rows(rows)).weighted_gram(own, intercept=problem.fit_intercept)
+        return
+    all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
+    attempts = [all_rows[:: -(-all_rows.size // few)]] if all_rows.size > few else []
+    for rows in (*attempts, all_rows):
+        yield rows, data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
 
 
 def _varying(problem: Problem) -> Any:
@@ -159,16 +199,19 @@ def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
     for shift in SHIFTS:
         if shift <= 2.0 * lost:
             break
-        np.fill_diagonal(B, diagonal - shift)
+        B.flat[:: len(B) + 1] = diagonal - shift
         if dpotrf(B, lower=True, clean=False)[1] == 0:
             return shift - lost
     return 0.0
 
 
 def growth(
-    problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float
+    problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float, away: float
 ) -> float | None:
     """Return a bound of Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)); None if the correction may leave the domain of φ*.
+
+    With K > 1 columns the entries of δ_i add up to zero, as those of α_i do. The ball of radius ρ of such vectors lies in the
+    simplex with the vertices ρ(K e_k − 1), and a convex function is largest at a vertex.
 
     Parameters
     ----------
@@ -178,21 +221,42 @@ def growth(
         The rows whose δ_i is not zero, and T.
     alpha, room, z : row arrays
         α, m and the margins, whose errors e are bounded by ``change`` ≥ (Σ c_i e_i²)^½.
+    change, away : float
+        This bound, and that of the distance of each dual variable from the domain of φ*.
     """
     if length == 0.0:
         return 0.0
-    loss, take = problem.loss, problem.data.take
-    y, c, m, v, z = (take(values, rows) for values in (problem.y, problem.c, room, -alpha, z))
+    loss, entries = problem.loss, problem.data.entries
+    y, c, m, v, z = (entries(values, rows) for values in (problem.y, problem.c, room, -alpha, z))
     factor = min(FARTHEST, 0.5 * math.sqrt(float((c * m).min())) / length)
     if not factor >= 1.0:
         return None
-    far = factor * length * np.sqrt(m / c)
-    value, ends = loss.value(z, y), [(v + move, loss.conjugate(v + move, y)) for move in (far, -far)]
-    h = np.maximum(*(conjugate - at * z for at, conjugate in ends)) + value
-    terms = np.abs(value) + (np.abs(v) + far) * (np.abs(z) + 2.0 * np.abs(loss.label_sizes(y)) + 1.0)
-    for _, conjugate in ends:
-        terms = terms + np.abs(conjugate)
+    far, value = factor * length * np.sqrt(m / c), loss.value(z, y)
+    h, terms = _one(loss, y, v, z, far) if problem.columns == 1 else _several(loss, y, v, z, far, m, away)
+    h, terms = h + value, terms + np.abs(value)
     errors = 2.0 * (FLOAT64.terms + FLOAT64.gamma(rows.size + 8))
     total = max(float(c @ h), 0.0) + errors * float(c @ terms)
     # The h_i of the proof are those of the computed margins: δ times their errors is the rest.
     return total / factor + 1.01 * length * math.sqrt(float(m.max())) * change
+
+
+def _one(loss: Loss, y: np.ndarray, v: np.ndarray, z: np.ndarray, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the larger of φ*(v ± far) − (v ± far)z, and the terms of both, for losses of one column."""
+    at = v + np.multiply.outer([1.0, -1.0], far)  # both ends at once: calls dominate the time of a small fit
+    conjugates = loss.conjugate(at, y[None])
+    terms = (np.abs(v) + far) * (np.abs(z) + 2.0 * np.abs(loss.label_sizes(y)) + 1.0)
+    return (conjugates - at * z).max(axis=0), terms + np.abs(conjugates).sum(axis=0)
+
+
+def _several(
+    loss: Loss, y: np.ndarray, v: np.ndarray, z: np.ndarray, far: np.ndarray, m: np.ndarray, away: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same at the vertices of the simplex of K columns; −α_i may be outside of the domain by ``away``."""
+    K, h = z.shape[1], np.full(len(z), -math.inf)
+    slopes = np.abs(z).max(axis=1) - np.log(m) + 1.0  # of φ*, and z; m ≤ 1/K
+    terms = (np.abs(v).sum(axis=1) + (K * K) * (far + away / FLOAT64.terms)) * slopes
+    for vertex in K * np.eye(K) - 1.0:
+        at = v + far[:, None] * vertex
+        conjugates = loss.conjugate(at, y)
+        h, terms = np.maximum(h, conjugates - (at * z).sum(axis=1)), terms + np.abs(conjugates)
+    return h, terms

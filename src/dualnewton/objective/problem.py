@@ -466,23 +466,18 @@ class AroundProblem:
 
     @property
     def extends(self) -> bool:
-        """Whether a run recomputes certificates in extended precision: for losses of one column, with all rows in memory.
+        """Whether a run recomputes certificates in extended precision: if all rows are in memory.
 
         Without a penalty, bounds on rounding errors are large far from the optimum, where reading rows again would gain nothing.
         """
-        return bool(self.columns == 1 and self.data.capabilities.whole and self.unit.extends)
+        return bool(self.data.capabilities.whole and self.unit.extends)
 
     def extended(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with its certificate recomputed in extended precision; raise an error if that is not possible."""
         self.data.capabilities.require_local("a certificate in extended precision")
-        if self.columns > 1:
-            raise DualnewtonError(
-                "exact must be False for several classes without a penalty, which have no certificate in extended precision"
-            )
         found = pair.certificate
-        return (
-            self.extended_pair(pair) if np.isfinite([found.primal, found.dual]).all() else pair
-        )  # outside of a domain
+        inside = np.isfinite([found.primal, found.dual]).all()
+        return self.extended_pair(pair) if inside else pair
 
     data = property(lambda self: self.unit.data)
     n = property(lambda self: self.unit.n)

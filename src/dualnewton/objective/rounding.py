@@ -180,16 +180,19 @@ class _Analysis:
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
         room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
         shift = b if problem.columns == 1 else math.sqrt(b.dot(b))
+        square, plain = 0.0, False
         if features is None:
-            norm = problem.data.norm * room
-            along: Any = math.sqrt(float(np.vdot(w, w))) * norm
+            norm, square = problem.data.norm * room, float(np.vdot(w, w))
+            along: Any = math.sqrt(square) * norm
+            plain = problem.regularizer.form.is_plain
         else:
             norm, along = math.sqrt(features.dot(features)) * room, np.abs(w) @ features
             along = float(along if problem.columns == 1 else math.sqrt(along.dot(along))) * room
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
             margins += math.sqrt(problem.label_sums.offsets) * room
-        penalty, mass = problem.lam * float(problem.g.value(w)), math.sqrt(sizes.squares) * room
+        penalty = problem.lam * (0.5 * square if plain else float(problem.g.value(w)))
+        mass = math.sqrt(sizes.squares) * room
         # By position: names take twice as long.
         return cls(
             problem, alpha, roundoff, sums, products, penalty, features, along, norm, margins * room, sizes, mass
@@ -203,6 +206,8 @@ class _Analysis:
         if (change := problem.loss.value_change(sizes, problem.y)) is None:
             return None
         growth, moves = self._feasibility(sizes)
+        if problem.offset is not None:
+            growth += 1.01 * moves * math.sqrt(problem.label_sums.offsets)  # Σ c_i o_i α_i changes by at most this
         moves = self.sums * self.mass + moves  # (Σ_k r_kj²)^½ ≤ moves N_j/(λn)
         # The errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i; ‖o‖ is part of the margins' bound.
         error = (roundoff.terms + self.sums) * (problem.loss.value_terms(sizes) + problem.loss.conjugate_terms(sizes))
@@ -216,7 +221,10 @@ class _Analysis:
         penalty_error = own.terms + products + (problem.columns + 4) * DOUBLE
         known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
-            return known + (self._gauge(moves) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
+            features = np.full(problem.d, self.norm) if self.features is None else self.features
+            return known + (gauge(problem, moves / (lam * n) * features) + roundoff.feasible) * max(
+                dual + sizes.below / n, 0.0
+            )
         size = moves * self.norm / (lam * n)
         known += moves * self.along / n + 0.5 * lam * size * size
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
@@ -247,35 +255,38 @@ class _Analysis:
         sizes = value, conjugates, below, at_zero, weight, margins, labels, dual, change, largest_change, away
         return Sizes(*sizes, squared_weight, alpha.sums, alpha.absolute, self.mass)
 
+    def into_domain(self, sizes: Sizes) -> tuple[float, float]:
+        """Bound what it costs to move each −α_i into the domain of φ*: the growth of Σ c_i φ*(−α_i), and the move of cα.
+
+        It moves by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p does, and ‖cζ_k‖ ≤ ζ Σ c_i.
+        """
+        K, away = self.problem.columns, sizes.away
+        if away == 0.0:
+            return 0.0, 0.0
+        return K * sizes.weight * away * (1.0 - math.log(away)), math.sqrt(K) * away * sizes.weight
+
     def _feasibility(self, sizes: Sizes) -> tuple[float, float]:
         """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the move of cα in the Euclidean norm.
 
-        Each −α_i is moved into the domain of φ*, by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p
-        does. With an intercept the sums of the columns are made zero.
+        Each −α_i is moved into the domain of φ*. With an intercept the sums of the columns are then made zero.
         """
-        problem, away = self.problem, sizes.away
-        growth = moves = 0.0
-        if away > 0.0:
-            growth = problem.columns * sizes.weight * away * (1.0 - math.log(away))
-            moves = math.sqrt(problem.columns) * away * sizes.weight  # ‖cζ_k‖ ≤ ζ Σ c_i
+        problem, (growth, moves) = self.problem, self.into_domain(sizes)
         if not problem.fit_intercept:
             return growth, moves
         further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.sums)
         return growth + further[0], moves + further[1]
 
-    def _gauge(self, moves: float) -> float:
-        """Return a t for which r/t lies in the domain of g*, for all errors r of ᾱ.
 
-        (Σ_k r_kj²)^½ ≤ moves N_j/(λn). The domain is that of one column for each column, or one of the norms of the features'
-        coefficients: a row of W with these numbers and zeros elsewhere has the largest gauge.
-        """
-        problem, far = self.problem, 2.0**60
-        features = np.full(problem.d, self.norm) if self.features is None else self.features
-        r = (moves / (problem.lam * problem.n)) * features
-        largest = float(r.max(initial=0.0))
-        if largest == 0.0 or not largest < math.inf:
-            return largest
-        r *= far / largest
-        if problem.columns > 1:
-            r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
-        return largest / (far * float(problem.g.reach(r)))
+def gauge(problem: Problem, r: np.ndarray) -> float:
+    """Return a t for which errors of ᾱ divided by t lie in the domain of g*, if (Σ_k r_kj²)^½ ≤ r_j for each feature.
+
+    The domain is that of one column for each column, or one of the norms of the features' coefficients: a row of W with these
+    numbers and zeros elsewhere has the largest gauge.
+    """
+    largest, far = float(r.max(initial=0.0)), 2.0**60
+    if largest == 0.0 or not largest < math.inf:
+        return largest
+    r = r * (far / largest)
+    if problem.columns > 1:
+        r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
+    return largest / (far * float(problem.g.reach(r)))

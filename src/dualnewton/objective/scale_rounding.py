@@ -32,7 +32,7 @@ def scale_bound(
 ) -> float | None:
     """Return R such that P(w, b, σ) − P* ≤ P − D + R in exact arithmetic; None if no bound is known.
 
-    None for rows that are not in this process and, if λ = 0, where the features are linearly dependent up to rounding.
+    None if λ = 0 and features are linearly dependent up to rounding, but not exactly.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def scale_bound(
         Σ c_i α_i a_i in this arithmetic; computed in float64 by default.
     """
     primal, dual = pair.certificate.primal, pair.certificate.dual
-    if not problem.unit.data.capabilities.local or not (math.isfinite(primal) and math.isfinite(dual)):
+    if not (math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         if along is None:
@@ -117,13 +117,13 @@ def _orthogonal(problem: HuberScaleProblem, pair: CertifiedPair, excess: np.ndar
 
     Σ c_i δ_i y_i = ⟨Σ c_i δ_i x̃_i, θ⟩ − Σ c_i δ_i r_i. By Cauchy–Schwarz Σ c_i |δ_i r_i| ≤ T (Σ c_i m_i r_i²)^½.
     """
-    unit, alpha = problem.unit, np.asarray(pair.alpha, dtype=np.float64)
+    unit, alpha = problem.unit, pair.alpha
     room = room_of(unit, alpha)
     if (proof := independence(unit, room)) is None:
         return None
-    take, T = unit.data.take, proof.length(excess)
+    entries, T = unit.data.entries, proof.length(excess[None])
     r = unit.margins(pair.w, pair.intercept) - unit.y
-    c, m, a, r = (take(values, proof.rows) for values in (unit.c, room, alpha, r))
+    c, m, a, r = (entries(values, proof.rows) for values in (unit.c, room, alpha, r))
     if not 0.25 * float((c * m).min()) >= T * T:
         return None
     of_r, of_alpha = (1.01 * T * math.sqrt(float((c * m) @ np.square(each))) for each in (r, a))

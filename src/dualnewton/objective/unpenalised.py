@@ -29,6 +29,7 @@ from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.row_arrays import on_host
+from dualnewton.validation import frozen
 
 FIRST = 1e-6
 """Penalty λ of :attr:`Unpenalised.weak`, as a fraction of the mean of c_i‖x_i‖²."""
@@ -67,6 +68,7 @@ class Unpenalised(AroundProblem):
     scheme: ClassVar[str] = "no penalty"
     lam: ClassVar[float] = 0.0
     regularizer: ClassVar[Regularizer] = L2()
+    one_sided: ClassVar[bool] = False  # whether Σ c_i α_i x_ij ≤ 0 suffices
     first: ClassVar[Unpenalised | None] = None  # the problem whose proof a further target shares
 
     @classmethod
@@ -95,8 +97,11 @@ class Unpenalised(AroundProblem):
 
     @cached_property
     def independence(self) -> Independence | None:
-        """A proof that the features are linearly independent, for a loss whose curvature is constant."""
-        return independence(self.unit) if self.first is None else self.first.independence
+        """A proof that the features are linearly independent, for a loss whose curvature is constant: m_i = φ″_i."""
+        if self.first is not None:
+            return self.first.independence
+        size = self.d + self.unit.fit_intercept
+        return independence(self.unit, one_sided=self.one_sided, gram=self.view.constant_hessian[:size, :size])
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
@@ -194,11 +199,13 @@ class NonNegativeUnpenalised(Unpenalised):
     features satisfy their inequality.
     """
 
+    one_sided = True
+
     def excess(self, along: np.ndarray) -> np.ndarray:
         return along
 
     def hessian_at(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        H, outside = self.view.hessian(Z), np.flatnonzero(theta[0, : self.d] == 0.0)
+        H, outside = self.view.hessian(Z).copy(), np.flatnonzero(theta[0, : self.d] == 0.0)
         H[outside], H[:, outside] = 0.0, 0.0
         return H
 
@@ -251,6 +258,14 @@ class View:
 
     def hessian(self, z: np.ndarray) -> np.ndarray:
         """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ, with one block for each pair of columns."""
+        return self.constant_hessian if self.quadratic else self._hessian(z)
+
+    @cached_property
+    def constant_hessian(self) -> np.ndarray:
+        """The same for a loss whose curvature is constant: a sum over the data alone, computed in one pass and kept."""
+        return frozen(self._hessian(self.problem.no_dual()))
+
+    def _hessian(self, z: np.ndarray) -> np.ndarray:
         c, units = self.problem.c, np.eye(self.columns)
         gram = partial(self.problem.data.weighted_gram, intercept=self.with_one)
         # φ″_i is symmetric: its column l is the product with the unit vector of l.
@@ -276,7 +291,8 @@ class View:
         d = self.problem.d
         # H may be zero (all rows classified with large margins): the divisor is then one, and the step zero.
         edge, corner = (H[:d, d], H[d, d] or 1.0) if self.with_one else (np.zeros(d), 1.0)
-        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # for centred features
+        scaled = edge / math.sqrt(corner)  # at most the root of the diagonal of H; the square of an edge may overflow
+        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(scaled, scaled), scaled=False)  # for centred features
 
         def product(g: np.ndarray) -> np.ndarray:
             along, one = g[0, :d], g[0, d:]

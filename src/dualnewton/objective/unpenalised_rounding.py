@@ -28,8 +28,8 @@ def unpenalised_bound(
 ) -> float | None:
     """Return R such that P₀(w, b) − P₀* ≤ P₀ − D₀ + R in exact arithmetic; None if no bound is known.
 
-    None for losses of several columns, for rows that are not in this process, and where the features are linearly dependent up
-    to rounding: then a dual point that is orthogonal in exact arithmetic need not be near.
+    None where features are linearly dependent up to rounding, but not exactly: a dual point that is orthogonal in exact
+    arithmetic need not be near.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ def unpenalised_bound(
         The arithmetic in which they were computed; float64 by default.
     conjugates : float, optional
         Σ c_i |φ*(−α_i)|, if it is known.
-    off : array of shape (d,) or (d + 1,), optional
-        Σ c_i α_i x̃_i in this arithmetic; computed in float64 by default.
+    off : array of shape (K, d) or (K, d + 1), optional
+        Σ c_i α_ik x̃_i in this arithmetic; computed in float64 by default.
     """
-    unit, primal, dual = problem.unit, pair.certificate.primal, pair.certificate.dual
-    if unit.columns > 1 or not unit.data.capabilities.local or not (math.isfinite(primal) and math.isfinite(dual)):
+    primal, dual = pair.certificate.primal, pair.certificate.dual
+    if not (math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         bound = _bound(problem, pair, roundoff, conjugates, off)
@@ -64,33 +64,38 @@ def _bound(
     sizes = analysis._sizes(primal + nothing, dual, conjugates)
     if (change := loss.value_change(sizes, unit.y)) is None:
         return None
-    # 1. The errors of Σ c_i φ(z_i), Σ c_i φ*(−α_i) and Σ c_i o_i α_i.
+    # 1. The errors of Σ c_i φ(z_i), Σ c_i φ*(−α_i) and Σ c_i o_i α_i, with α in the domain of φ*.
     linear = sizes.margins * sizes.dual if unit.offset is not None else 0.0
     orthogonal = not alpha.any()  # α = 0 is orthogonal to everything, and −φ*(0) = min φ
-    terms = 0.0 if orthogonal and loss.nonnegative and dual <= 0.0 else loss.conjugate_terms(sizes) + linear
+    terms = loss.conjugate_terms(sizes) + unit.columns * linear
+    if orthogonal and loss.nonnegative and dual <= 0.0:
+        terms = 0.0
     error = (roundoff.terms + analysis.sums) * (loss.value_terms(sizes) + terms)
     known = nothing + (change + error) / n + 8.0 * DOUBLE * (abs(primal) + abs(dual))
     if orthogonal:
         return known
+    costs, moves = analysis.into_domain(sizes)
+    if unit.offset is not None:
+        costs += 1.01 * moves * math.sqrt(unit.label_sums.offsets)
     # 2. ⟨r, θ⟩ for r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
-    error, norms = analysis.sums * analysis.mass, unit.data.feature_norms
-    excess, d = np.empty(unit.d + unit.fit_intercept), unit.d
-    excess[:d] = unit.data.transposed_times(unit.weighted(alpha)) if off is None else off[:d]
-    excess[:d] = np.maximum(problem.excess(excess[:d]) + error * norms, 0.0)
-    along = float(excess[:d] @ np.abs(w))
+    error, d = analysis.sums * analysis.mass + moves, unit.d
+    excess = np.empty((unit.columns, d + unit.fit_intercept))
+    along = unit.data.transposed_times(unit.weighted(alpha)).reshape(d, -1).T if off is None else off[:, :d]
+    excess[:, :d] = np.maximum(problem.excess(along) + error * unit.data.feature_norms, 0.0)
+    total = float(np.vdot(excess[:, :d], np.abs(w)))
     if unit.fit_intercept:
-        excess[d] = abs(analysis.sizes.sums if off is None else off[d]) + error * math.sqrt(n)
-        along += float(excess[d]) * abs(float(b))
-    known += 1.01 * along / n
+        excess[:, d] = np.abs(analysis.sizes.sums if off is None else off[:, d]) + error * math.sqrt(n)
+        total += float(np.vdot(excess[:, d], np.abs(b)))
+    known += (costs + 1.01 * total) / n
     # 3. The growth of h.
     if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
         if (proof := problem.independence) is None:
             return None
-        T = proof.length(excess) / math.sqrt(0.99 * float(loss.second_derivative(0.0 * unit.y[:1], unit.y[:1])[0]))
+        T = proof.length(excess)
         return known + T * (math.sqrt(2.0 * n * (max(primal - dual, 0.0) + known)) + 0.5 * T) / n
-    room = room_of(unit, alpha)
-    if (proof := independence(unit, room)) is None:
+    room = room_of(unit, alpha, sizes.away)
+    if (proof := independence(unit, room, one_sided=problem.one_sided)) is None:
         return None
     change = 1.01 * (FLOAT64.unit / roundoff.unit) * sizes.change  # h is evaluated in float64
-    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), change)
+    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), change, sizes.away)
     return None if further is None else known + further / n

@@ -1,6 +1,7 @@
 """Walks along falling penalties: each model meets the optimality conditions, however the features were gathered."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -180,6 +181,34 @@ def test_certificates_from_moments_hold_for_models_that_cancel(size):
     (found,) = Verifier(moments, problem).certificates(size * null[None], np.zeros(1), np.array([1e-3]))
     assert found.primal >= problem.primal(size * null)
     assert found.dual <= dn.solve(problem, tol=1e-9).certificate.primal
+
+
+def exact_ridge(X, y, lam, *theta):
+    """Return P at θ = (w, b) and the minimum of P in exact arithmetic."""
+    exact = np.vectorize(Fraction, otypes=[object])
+    A, y, theta, n, d = exact(np.column_stack([X, np.ones(len(y))])), exact(y), exact(np.hstack(theta)), *X.shape
+    penalty = np.diag(exact(np.append(np.full(d, lam), 0.0)))
+    S = np.column_stack([A.T @ A / n + penalty, A.T @ y / n])
+    for j in range(d + 1):  # Gauss–Jordan elimination
+        S[j] = S[j] / S[j, j]
+        S -= np.outer(np.where(np.arange(d + 1) == j, 0, S[:, j]), S[j])
+    return [((A @ t - y) @ (A @ t - y) / n + t @ penalty @ t) / 2 for t in (theta, S[:, -1])]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_certificates_from_moments_hold_in_exact_arithmetic(seed):
+    """Targets and features far from zero: sums about the means are differences of much larger sums."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((20, 2)) + 10.0 ** rng.uniform(0.0, 6.0)
+    y = X[:, 0] + rng.standard_normal(20) + 10.0 ** rng.uniform(3.0, 8.0)
+    problem = dn.Problem(X, y, losses.Squared(), lam=1e-4, fit_intercept=True)
+    result, origin = dn.solve(problem, tol=1e-12), origin_of(problem.data, problem.c, shift=True)
+    verifier = Verifier(Moments.of(problem.data, y[:, None], problem.c, origin), problem)
+    (found,) = verifier.certificates(result.w[None], np.array([result.intercept]), np.array([1e-4]))
+    primal, lowest = exact_ridge(X, y, 1e-4, result.w, result.intercept)
+    assert found.primal >= primal
+    assert found.dual <= lowest
+    assert found.relative_gap <= 1e-4
 
 
 def test_a_walk_that_needs_too_many_features_ends_early():
