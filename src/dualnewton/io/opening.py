@@ -31,9 +31,9 @@ from dualnewton.matrix.segments import Held, Segment
 from dualnewton.validation import data_matrix
 
 DENSE, SPARSE, LEAST, SHARE = 1 << 26, 1 << 24, 1 << 16, 16
-"""Usual sizes of a piece in bytes, its least size, and its largest share of the allowed memory: two pieces are in memory at a time,
-and a pass needs memory for the sums of its parts. Dense rows are mapped (64 MiB: calls for each piece, and adding its Gram matrix,
-then cost little); sparse ones are read into buffers (16 MiB: what was just read is still in the processor's cache)."""
+"""Usual sizes of a piece in bytes, its least size, and its largest share of the allowed memory: two pieces are in memory at a
+time, and a pass needs memory for the sums of its parts. Dense rows are mapped (64 MiB: calls for each piece, and adding its Gram
+matrix, then cost little); sparse ones are read into buffers (16 MiB: what was just read is still in the processor's cache)."""
 
 OF_FEATURE = 768
 """Least bytes of sparse rows for each feature: a pass has 16 parts for threads (64 entries of 12 bytes)."""
