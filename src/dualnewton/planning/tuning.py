@@ -324,7 +324,7 @@ class Tuning:
         Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
     shared_margins : int
         Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together: memory of
-        the workers for each array of margins (128 MiB). Shared passes take less time for any size.
+        the workers for each array of margins (128 MiB). Shared passes took less time for all sizes measured.
     fold_hessian, fold_hessian_passes : int, float
         Limits on the features and the cost in passes for which logistic folds take a Newton step with their own Hessians.
     cold_entries : int

@@ -63,9 +63,7 @@ class Layout:
         self.n, self.count = int(ends[-1]), len(ends) - 1
         few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
         self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
-        self._values: dict[
-            Any, Values
-        ] = {}  # small values that were asked for last, by the identity of their expressions
+        self._values: dict[Any, Values] = {}  # small values that were asked for last, by their expressions
         self._fetched: list[Any] = []  # futures of the last results that were gathered, which keep these on the workers
         self._held: list[Any] = []  # futures of the last results that tasks have sent as events
         self._held_bytes = 0

@@ -235,6 +235,8 @@ def picked(
     """Return rows of X, if a share is given, and entries of row arrays, at the places of each block that several draws choose."""
     found: list[list[tuple[Any, ...]]] = [[] for _ in chosen]
     for k, (_, rows) in enumerate(blocks):
+        if not any(draw[k].size for draw in chosen):
+            continue
         values = program.run([each.rows[k] for each in stored], rows)
         axes = [each.shape.index(len(rows)) if each.ndim > 1 else 0 for each in values]
         for own, draw in zip(found, chosen, strict=True):
