@@ -10,6 +10,7 @@ processes with one thread each, the parts are:
   do nothing: wall time, and processor time of the client (with the scheduler, which runs in its process) and of the workers;
 - ``speed``: the processor time of a certificate and of a fit on blocks of 32 MB, against that of one process, interleaved;
 - ``losses``: passes, exchanges of messages and time of fits with a smooth loss and with losses that have kinks;
+- ``search``: passes, exchanges of messages and time of a search of the penalty by folds, in two ways;
 - ``fits``: a logistic fit beside those of dask-ml's LogisticRegression by each of its solvers, where it is installed, with gaps.
 
 The page also has what these parts predict for more workers; ``python docs/plots.py`` draws it.
@@ -219,6 +220,28 @@ def kinks(client: Any, n: int, d: int) -> list[dict[str, Any]]:
     return found
 
 
+def search(client: Any, n: int, d: int) -> list[dict[str, Any]]:
+    """Choose C of a logistic regression by five folds, with all values in shared passes and with each from the one before."""
+    from dualnewton.dask import LogisticRegressionCV
+    from dualnewton.estimators.model_selection import _logistic_grid as grid
+
+    meter, chosen, found = Meter(client), grid.fits_values_together, []
+    for rows in (n // 5, n):
+        X, y = collections(2 * WORKERS, rows // (2 * WORKERS), d)
+        for together in (True, False):
+            grid.fits_values_together = lambda *_, together=together: together
+            counts: dict[str, int] = {}
+
+            def fit(X: Any = X, y: Any = y) -> Any:
+                return LogisticRegressionCV(Cs=10, cv=5, scoring="neg_log_loss").fit(X, y)
+
+            wall, here, there, _ = meter(lambda fit=fit, counts=counts: counts.update(counted(fit))).tolist()
+            way = "shared passes" if together else "one after the other"
+            found.append({"n": rows, "values": way, **counts, "wall": wall, "client": here, "workers": there})
+    grid.fits_values_together = chosen
+    return found
+
+
 def fits(n: int, d: int) -> list[dict[str, Any]]:
     """Fit ours and dask-ml's logistic regression, and certify the models of both."""
     from dualnewton import Problem, losses
@@ -257,8 +280,12 @@ def report(found: dict[str, Any]) -> str:
         f"`python -m benchmarks.dask_scaling`: {WORKERS} worker processes of one thread, the scheduler in the client's process, "
         "with the settings of `dualnewton fit --dask local` (`matrix/dask/settings.py`); `--plain` measures with Dask's own.",
     ]
-    sections = {"overhead": _overhead_lines, "speed": _speed_lines, "losses": _losses_lines, "fits": _fits_lines}
+    sections = {
+        "overhead": _overhead_lines, "speed": _speed_lines, "losses": _losses_lines, "search": _search_lines, "fits": _fits_lines
+    }  # fmt: skip
     for part, section in sections.items():
+        if part not in found:
+            continue
         lines += ["", *section(found[part]["found"]), "", f"({found[part]['machine']}.)"]
     lines += ["", *_prediction_lines(found["overhead"]["found"], found["speed"]["found"])]
     return "\n".join(lines) + "\n"
@@ -363,6 +390,23 @@ def _losses_lines(given: dict[str, Any]) -> list[str]:
     ]
 
 
+def _search_lines(given: dict[str, Any]) -> list[str]:
+    return [
+        "## A search of the penalty",
+        "",
+        f"`LogisticRegressionCV` of ten values of C by five folds, {given['d']} features: all values in shared passes, or each "
+        "from the solutions of the one before. Times in seconds; the first fit includes imports and compilation on the workers.",
+        "",
+        "| rows | values | passes | exchanges of messages | wall | client and scheduler | workers |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {each['n']} | {each['values']} | {each['passes']} | {each['exchanges']} | {each['wall']:.2f} | "
+            f"{each['client']:.2f} | {each['workers']:.2f} |"
+            for each in given["rows"]
+        ),
+    ]
+
+
 def _fits_lines(given: dict[str, Any]) -> list[str]:
     lines = [
         "## A fit beside dask-ml's",
@@ -390,7 +434,10 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--parts", nargs="+", choices=(all_parts := ("overhead", "speed", "losses", "fits")), default=all_parts
+        "--parts",
+        nargs="+",
+        choices=(all_parts := ("overhead", "speed", "losses", "search", "fits")),
+        default=all_parts,
     )
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--rows", type=int, default=100_000)
@@ -408,6 +455,7 @@ def main() -> None:
             "d": asked.features,
             "rows": kinks(client, asked.rows, asked.features),
         },
+        "search": lambda client: {"d": asked.features, "rows": search(client, asked.rows, asked.features)},
         "fits": lambda _: {"n": asked.rows, "d": asked.features, "rows": fits(asked.rows, asked.features)},
     }
     with (

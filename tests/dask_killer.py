@@ -1,10 +1,13 @@
 """Kill workers of a Dask cluster at random moments of a fit, in each of its phases; the fit must end with the same bits.
 
-Run it alone for many kills: ``python tests/dask_killer.py --kills 50 --seed 1`` prints the seed and a line for each fit.
+Run it alone for many kills: ``python tests/dask_killer.py --kills 54 --seed 1`` prints the seed and a line for each fit. There a
+task pauses before it computes, so that a random moment of a phase of a few milliseconds can be met, and each fit is disturbed in
+the phases that have had the fewest kills so far.
 """
 
 import argparse
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -27,12 +30,23 @@ PHASES = (
     "dualnewton-share",
     "dualnewton-y-of-blocks",
     "dualnewton-row-sums",
+    "dualnewton-sampled-rows",
+    "dualnewton-column-norms",
+    "dualnewton-chances",
     "dualnewton-sketch-rows",
     "dualnewton-weighted-gram",
     "dualnewton-gradients",
 )
-"""Prefixes of the tasks in whose time a worker is killed, in their order in a fit: rows of X, labels, reductions, drawing of
-rows, curvature, passes."""
+"""Prefixes of the tasks in whose time a worker is killed: rows of X, labels, reductions, rows that come to the client, norms of
+the features, weights of the draws, drawing of rows, Gram matrices, passes."""
+
+PAUSED = ("make_share", "beside", "picked", "over_blocks")
+"""The functions of ``matrix/dask/tasks.py`` in which a task of each phase pauses."""
+
+PAUSE = 0.03
+"""Seconds of a pause."""
+
+KILLS_OF_A_FIT = 3
 
 
 def block_of(number):
@@ -65,8 +79,29 @@ def bits(result):
     return result.w.tobytes(), result.intercept, result.certificate, result.n_epochs
 
 
+def pause():
+    """Let tasks on this worker pause before they compute; workers that replace killed ones call this, too."""
+    from dualnewton.matrix.dask import tasks
+
+    for name in PAUSED:
+        setattr(tasks, name, _pausing(getattr(tasks, name)))
+
+
+def _pausing(function):
+    @functools.wraps(function)
+    def paused(*given):
+        time.sleep(PAUSE)
+        return function(*given)
+
+    return paused
+
+
 class Killer(threading.Thread):
-    """Kills a worker process in each of some phases: when it computes a task with that prefix, after a random while."""
+    """Kills a worker process in each of some phases: when it has a task with that prefix to compute, after a random while.
+
+    A task that has ended meanwhile is not counted, and the killer waits for the next one. The first ones that it meets are left
+    alone half of the time, since a phase has several tasks in a fit.
+    """
 
     def __init__(self, client, rng, prefixes, delay):
         super().__init__(daemon=True)
@@ -75,35 +110,46 @@ class Killer(threading.Thread):
 
     def run(self):
         """Kill workers, one after the other; the next when the last has been replaced."""
-        left = list(self.prefixes)
+        left, spared = list(self.prefixes), set()
         while left and not self.ended.is_set():
             for prefix in left:
-                if (address := self.working_on(prefix)) is not None:
-                    time.sleep(self.delay * self.rng.random())
-                    self.kill(address, prefix)
+                found = self.working_on(prefix)
+                if found is None or found in spared:
+                    continue
+                if self.rng.random() < 0.5 and len(spared) < len(self.prefixes):
+                    spared.add(found)
+                    continue
+                time.sleep(self.delay * self.rng.random())
+                if self.kill(*found):
+                    self.killed.append(prefix)
                     left.remove(prefix)
-                    break
+                break
             time.sleep(0.0005)
 
     def working_on(self, prefix):
-        """Return the address of a worker that has a task of a phase to compute, if all workers are there."""
+        """Return the address of a worker that has a task of a phase to compute, and its key, if all workers are there."""
         workers = list(self.client.cluster.scheduler.workers.values())
         busy = [
-            each.address for each in workers if any(str(task.key[0]).startswith(prefix) for task in [*each.processing])
+            (each.address, task.key)
+            for each in workers
+            for task in [*each.processing]
+            if str(task.key[0]).startswith(prefix)
         ]
         return busy[int(self.rng.integers(len(busy)))] if busy and len(workers) > 1 else None
 
-    def kill(self, address, prefix):
-        """Kill the process of a worker, and wait until the scheduler knows."""
-        for nanny in list(self.client.cluster.workers.values()):
-            if nanny.worker_address == address and nanny.pid is not None:
-                os.kill(nanny.pid, signal.SIGKILL)
-                self.killed.append(prefix)
+    def kill(self, address, key):
+        """Kill the process of a worker if it still has a task to compute, and wait until the scheduler knows; return whether."""
+        worker = self.client.cluster.scheduler.workers.get(address)
+        nannies = [each for each in list(self.client.cluster.workers.values()) if each.worker_address == address]
+        if worker is None or all(task.key != key for task in [*worker.processing]) or not nannies or not nannies[0].pid:
+            return False
+        os.kill(nannies[0].pid, signal.SIGKILL)
         while address in self.client.cluster.scheduler.workers and not self.ended.is_set():
             time.sleep(0.005)
+        return True
 
 
-def fit_with_kills(client, rng, prefixes, delay=0.05, **more):
+def fit_with_kills(client, rng, prefixes, delay=0.002, **more):
     """Fit while workers are killed; return the result, and the phases in which one was, fewer if the fit was faster."""
     client.wait_for_workers(2, timeout=60)
     killer = Killer(client, rng, prefixes, delay)
@@ -160,13 +206,23 @@ def has_workers(client):
     return True
 
 
+def by_phase(kills):
+    """Return the kills of each phase in words."""
+    return ", ".join(f"{phase.removeprefix('dualnewton-')} {kills[phase]}" for phase in PHASES)
+
+
 def main():
     """Kill many workers."""
     os.environ["DASK_LOGGING__DISTRIBUTED"] = "critical"  # workers report each lost connection
     import dask
+    from distributed import WorkerPlugin
+
+    class Setup(WorkerPlugin):
+        def setup(self, worker):  # noqa: ARG002
+            pause()
 
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=54)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
@@ -177,20 +233,24 @@ def main():
     while kills.total() < asked.kills:
         with workers() as client:
             expected = expected or bits(fit())
+            client.register_plugin(Setup())
             while kills.total() < asked.kills and has_workers(client):
                 try:
-                    result, killed = fit_with_kills(client, rng, rng.permutation(PHASES).tolist())
+                    fewest = sorted(rng.permutation(PHASES).tolist(), key=kills.__getitem__)[:KILLS_OF_A_FIT]
+                    result, killed = fit_with_kills(client, rng, fewest, PAUSE)
                 except (DualnewtonError, TimeoutError) as error:  # Dask has not replaced the workers
                     lost += 1
                     print(f"a fit without workers ended with an error: {error}", flush=True)
                     break
                 fits += 1
-                kills.update(each.removeprefix("dualnewton-") for each in killed)
+                kills.update(killed)
                 same = bits(result) == expected
                 found = "equal" if same else "DIFFER"
-                print(f"fit {fits}: {len(killed)} kills, bits {found}; {dict(kills)}", flush=True)
+                print(f"fit {fits}: {len(killed)} kills, bits {found}; {by_phase(kills)}", flush=True)
                 assert same
-    print(f"{kills.total()} kills in {fits} fits, all with the same bits: {dict(kills)}; {lost} fits lost all workers")
+    print(
+        f"{kills.total()} kills in {fits} fits, all with the same bits: {by_phase(kills)}; {lost} fits lost all workers"
+    )
 
 
 if __name__ == "__main__":

@@ -22,10 +22,9 @@ NAMES = tuple(f"x{j}" for j in range(D))
 
 def small_pieces(monkeypatch, size=1 << 11):
     """Let pieces have about 2 KiB, however much memory is allowed."""
-    monkeypatch.setattr(opening, "PIECE", size)
-    monkeypatch.setattr(opening, "LEAST", size)
-    monkeypatch.setattr(opening, "SPARSE", 0)
-    monkeypatch.setattr(opening, "DENSE", 0)
+    for name in ("DENSE", "SPARSE", "LEAST"):
+        monkeypatch.setattr(opening, name, size)
+    monkeypatch.setattr(opening, "OF_FEATURE", 0)
 
 
 def _npy(path, rows):

@@ -107,7 +107,8 @@ def test_other_words_for_memory_are_refused(memory):
 
 
 def test_pieces_are_cut_to_the_memory_allowed(tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "PIECE", 1 << 26)
+    for name in ("DENSE", "SPARSE"):
+        monkeypatch.setattr(opening, name, 1 << 26)
     cases.written(tmp_path, "npy")
     assert len(data.open(tmp_path).X.source.rows) == 3
     small = data.open(tmp_path, memory="64K").X

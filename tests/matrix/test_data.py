@@ -173,6 +173,23 @@ def test_weighted_gram_matrices_and_norms(kind, storage, dtype, compiled, interc
 @EVERY_KIND
 @STORAGES
 @DTYPES
+def test_draws_of_rows_are_separate_data_with_their_entries(kind, storage, dtype):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    data, y = KINDS[kind](X), rng.random(N)
+    draws = [np.sort(rng.choice(N, size, replace=False)) for size in (7, 300)] + [np.arange(N)]
+    before = data.source.bytes_read if kind == "disk" else 0
+    for rows, (found, (entries,)) in zip(draws, data.subsets(draws, [y]), strict=True):
+        np.testing.assert_array_equal(dense(found.rows(slice(None))), dense(X)[rows])
+        np.testing.assert_array_equal(entries, y[rows])
+    if kind == "disk":  # one reading serves all draws
+        whole = data.source.bytes_read - before
+        data.times(np.ones(D))
+        assert whole == data.source.bytes_read - before - whole
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_moments_about_an_origin_keep_the_digits_of_rows_far_from_zero(kind, storage, dtype, shift):
     """Σ w ã ãᵀ and Σ w ã tᵀ with ã = (a − o, 1), for all rows, some, a consecutive range and none."""

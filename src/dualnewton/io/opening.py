@@ -30,14 +30,13 @@ from dualnewton.matrix import ChunkedData
 from dualnewton.matrix.segments import Held, Segment
 from dualnewton.validation import data_matrix
 
-PIECE, LEAST, SHARE = 1 << 24, 1 << 16, 16
-"""Usual size of a piece in bytes (16 MiB: a piece that was just read is still in the processor's cache), its least size, and its
-largest share of the allowed memory: two pieces are in memory at a time, and a pass needs memory for the sums of its parts."""
+DENSE, SPARSE, LEAST, SHARE = 1 << 26, 1 << 24, 1 << 16, 16
+"""Usual sizes of a piece in bytes, its least size, and its largest share of the allowed memory: two pieces are in memory at a
+time, and a pass needs memory for the sums of its parts. Dense rows are mapped (64 MiB: calls for each piece, and adding its Gram
+matrix, then cost little); sparse ones are read into buffers (16 MiB: what was just read is still in the processor's cache)."""
 
-SPARSE, DENSE, LARGEST = 768, 4, 1 << 26
-"""A piece is larger for data with many features: bytes of sparse rows for each feature, from which a pass has 16 parts for
-threads (64 entries of 12 bytes); bytes of dense rows for each entry of the Gram matrix, so that adding it costs little against
-computing it, and the largest size for that reason (64 MiB)."""
+OF_FEATURE = 768
+"""Least bytes of sparse rows for each feature: a pass has 16 parts for threads (64 entries of 12 bytes)."""
 
 MEMORY = "4G"
 """The default memory of a fit; a constant, since the size of the pieces determines the last bits of sums."""
@@ -70,7 +69,7 @@ class Options:
 
     def size(self, d: int, *, sparse: bool) -> int:
         """Return the size of a piece in bytes for rows of d features."""
-        wanted = max(PIECE, SPARSE * d if sparse else min(DENSE * d * d, LARGEST))
+        wanted = max(SPARSE, OF_FEATURE * d) if sparse else DENSE
         return max(LEAST, min(wanted, self.memory // SHARE))
 
     def spilled(self, path: Path) -> IO[bytes]:

@@ -228,14 +228,34 @@ class ChunkedData(Data):
             found = [piece.rows(np.arange(piece.n) if some is None else some) for _, some, piece in shares]
         return linear.stacked(found, dense=not self.profile.sparse)
 
-    def subset(self, rows: np.ndarray) -> MemoryData:
-        if self.profile.sparse:
-            return MemoryData(self.rows(rows))
-        found = np.empty((len(rows), self.d), self.dtype)  # half the memory for float32 entries
-        with self._shares(rows) as shares:
+    def subset(self, rows: np.ndarray) -> Data:
+        ((found, _),) = self.subsets([rows], [])
+        return found
+
+    def subsets(
+        self, draws: Sequence[np.ndarray], arrays: Sequence[np.ndarray]
+    ) -> Iterator[tuple[Data, list[np.ndarray]]]:
+        union = draws[0] if len(draws) == 1 else np.unique(np.concatenate(draws))
+        found: list[Any] = [[] for _ in draws]
+        if not self.profile.sparse:  # rows are written to their places, in half the memory for float32 entries
+            found = [np.empty((len(rows), self.d), self.dtype) for rows in draws]
+        with self._shares(union) as shares:
             for own, some, piece in shares:
-                found[own] = piece.X if some is None else linear.some_rows(piece.X, some)
-        return MemoryData(found)
+                for rows, kept in zip(draws, found, strict=True):
+                    low, high = np.searchsorted(rows, [union[own][0], union[own][-1] + 1])
+                    places = np.searchsorted(union[own], rows[low:high])
+                    part = linear.some_rows(piece.X, places if some is None else some[places])
+                    if self.profile.sparse:
+                        kept.append(part.astype(np.float64, copy=False))
+                    else:
+                        kept[low:high] = part
+        for rows, kept in zip(draws, found, strict=True):
+            X = linear.stacked(kept, dense=False) if self.profile.sparse else kept
+            yield self._separate(X), [self.take(each, rows) for each in arrays]
+
+    def _separate(self, rows: linear.Matrix) -> Data:
+        """Return some rows as data of their own."""
+        return MemoryData(rows)
 
     def columns(self, features: np.ndarray) -> Any:
         with self._shares() as shares:

@@ -6,6 +6,7 @@ their own type. Its ``size`` is the number of rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +121,14 @@ class Selections:
     def subset(self, rows: Selection) -> Data:
         """Return some rows as separate data, if ``capabilities.subsets``."""
         raise NotImplementedError
+
+    def subsets(self, draws: Sequence[np.ndarray], arrays: Sequence[RowArray]) -> Iterator[tuple[Data, list[RowArray]]]:
+        """Yield the rows of each of several draws as separate data, with their entries of row arrays; indices increase.
+
+        Data that are read by passes or by messages override this, to read all draws at once.
+        """
+        for rows in draws:
+            yield self.subset(rows), [self.take(each, rows) for each in arrays]
 
 
 def largest(values: np.ndarray, size: int) -> np.ndarray:

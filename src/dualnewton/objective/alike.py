@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -43,12 +44,30 @@ def like(
     return twin
 
 
-def on_rows(problem: Any, rows: np.ndarray, data: Any) -> Any:
-    """Return the problem on some of its rows, whose features are in ``data``; its labels and weights are not checked again."""
+def on_rows(problems: Sequence[Any], data: Any, draws: Sequence[np.ndarray]) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield the rows of each of several sets as separate data, with the problems on them.
+
+    The problems have the rows of ``data``. Their labels and weights are not checked again.
+    """
+    owned = [
+        {name: given for name in OF_ROWS if (given := getattr(problem.unit, name)) is not None} for problem in problems
+    ]
+    arrays = {id(each): each for own in owned for each in own.values()}
+    for rows, entries in data.subsets(draws, list(arrays.values())):
+        taken = dict(zip(arrays, (frozen(rows.placed(each)) for each in entries), strict=True))
+        yield (
+            rows,
+            [
+                _over(problem, rows, {name: taken[id(each)] for name, each in own.items()})
+                for problem, own in zip(problems, owned, strict=True)
+            ],
+        )
+
+
+def _over(problem: Any, data: Any, of_rows: dict[str, Any]) -> Any:
+    """Return the problem over other rows, given their labels, weights and offsets by name."""
     kind: Any = type(problem)
     twin = object.__new__(kind)
     vars(twin).update({field.name: getattr(problem, field.name) for field in fields(kind)}, X=data)
-    for name in OF_ROWS:
-        if name in vars(twin) and (given := getattr(problem.unit, name)) is not None:
-            vars(twin)[name] = frozen(data.placed(problem.data.take(given, rows)))
+    vars(twin).update({name: each for name, each in of_rows.items() if name in vars(twin)})
     return twin

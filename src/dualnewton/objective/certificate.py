@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -109,6 +109,15 @@ class CertifiedPair:
     certificate: Certificate
     scale: float | None = None
 
+    sizes: ClassVar[Any] = None
+    """The sums over α from which rounding errors are bounded, if the pass that certified the pair has found them. They are not a
+    field: ``replace``, which may change α, and files leave them out."""
+
+    def with_sizes(self, sizes: Any) -> CertifiedPair:
+        """Keep the sums over α with this pair."""
+        vars(self)["sizes"] = sizes
+        return self
+
     def with_rounding(self, rounding: float | None) -> CertifiedPair:
         """Return the pair with a bound of the rounding errors of its certificate."""
         # Not ``replace``, which takes twice as long: Python calls dominate the time of a small fit.
@@ -130,7 +139,7 @@ class CertifiedPair:
         primal = min(self, other, key=lambda pair: _or(np.inf, pair.certificate.primal))
         dual = max(self, other, key=lambda pair: _or(-np.inf, pair.certificate.dual))
         certificate = Certificate(primal.certificate.primal, dual.certificate.dual)
-        return replace(primal, alpha=dual.alpha, certificate=certificate)
+        return replace(primal, alpha=dual.alpha, certificate=certificate).with_sizes(dual.sizes)
 
 
 def _or(otherwise: float, value: float) -> float:

@@ -21,6 +21,7 @@ from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights
+from dualnewton.row_arrays import is_elsewhere
 
 
 def certify_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
@@ -122,9 +123,13 @@ def _pairs(
     errors: list[float | None] = [None] * len(problems)
     if tol is not None:
         errors = rounding_bounds(problems, models, intercepts, found, tol)
+    # Sums over the dual points of a group are not kept: they differ in the last bits from those of one problem, which a run that
+    # is restored from a file computes.
+    keeps = len(problems) == 1 or is_elsewhere(problems[0].y)
     pairs = []
     for w, b, (primal, bound), rounding in zip(models, intercepts, found, errors, strict=True):
-        pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value, rounding=rounding)))
+        certificate = Certificate(primal, bound.value, rounding=rounding)
+        pairs.append(CertifiedPair(w, b, bound.alpha, certificate).with_sizes(bound.sizes if keeps else None))
     return pairs
 
 

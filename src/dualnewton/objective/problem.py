@@ -382,7 +382,7 @@ class Problem:
         if found.rounding is not None or len(pair.alpha) != self.n:
             return pair
         point = pair.w, pair.intercept, pair.alpha, found.primal, found.dual
-        return pair.with_rounding(rounding_bound(self, *point, enough=enough))
+        return pair.with_rounding(rounding_bound(self, *point, sizes=pair.sizes, enough=enough))
 
     @property
     def extends(self) -> bool:
@@ -409,7 +409,7 @@ class Problem:
             (other,) = dual_bounds([self], [self.balanced(self.dual_point(alpha))])
             bound = better(bound, other)
         bound = scaled_if_far(self, primal, bound)
-        return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value))
+        return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)).with_sizes(bound.sizes)
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
         """Return P(w, b) and D(α) of a pair whose certificate must be recomputed, for example one from a file."""

@@ -45,8 +45,8 @@ def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation fits all values of a penalty in shared passes instead of each from the one before.
 
-    Warm starts save half of the steps of each model. Where each pass is an exchange of messages, which takes longer than the
-    arithmetic of small data, shared passes save more.
+    Warm starts save few steps, and where each pass is an exchange of messages, ten values take ten times as many of them one
+    after the other (benchmarks/DASK.md). Shared passes cost less as long as the margins of all models fit into memory.
     """
     small = models * data.n <= tuning.shared_margins and models * data.d**2 <= tuning.fold_moments
     return data.capabilities.by_messages and small

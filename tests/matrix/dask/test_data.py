@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import dualnewton as dn
+from dualnewton import losses
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import MemoryData, RowVectors, as_data
 from dualnewton.matrix.dask import DaskData
@@ -89,6 +91,34 @@ def test_rows_come_to_the_client_in_the_order_asked_for(both):
     ours, theirs = (data.rows(np.array([88, 2, 35])) for data in both)
     assert sp.issparse(ours) == sp.issparse(theirs)
     np.testing.assert_array_equal(*((each.toarray() if sp.issparse(each) else each) for each in (ours, theirs)))
+
+
+def test_draws_with_their_labels_come_in_one_exchange_of_messages(both, messages):
+    data, memory = both
+    draws, y = [np.array([1, 40, 88]), np.array([5, 88])], data.placed(WEIGHTS)
+    messages[0] = 0
+    found = list(data.subsets(draws, [y]))
+    assert messages[0] == 1
+    for (ours, (entries,)), (theirs, (expected,)) in zip(found, memory.subsets(draws, [WEIGHTS]), strict=True):
+        np.testing.assert_array_equal(ours.rows(slice(None)) @ np.eye(6), theirs.rows(slice(None)) @ np.eye(6))
+        np.testing.assert_array_equal(entries, expected)
+
+
+def test_entries_of_a_few_rows_are_remembered(both, messages):
+    y = both[0].placed(WEIGHTS)
+    messages[0] = 0
+    for _ in range(2):
+        np.testing.assert_array_equal(y[:7], WEIGHTS[:7])
+    assert messages[0] == 1
+
+
+def test_a_certificate_with_its_rounding_bound_takes_two_exchanges(cluster, messages):
+    """Sums over the dual point come with the dual value, for the bound as well; ``label_sums`` and norms of X stay known."""
+    problem = dn.Problem(array(), np.where(X[:, 0] > 0.0, 1.0, -1.0), losses.Logistic(), lam=0.1, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-6)
+    messages[0] = 0
+    assert problem.certify(result.w, result.intercept) == result.certificate
+    assert messages[0] == 2
 
 
 @pytest.mark.parametrize("scored", [False, True])

@@ -9,24 +9,6 @@ import dask_killer
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix.dask import local
-from dualnewton.matrix.dask.layout import Layout
-
-
-@pytest.fixture
-def messages(monkeypatch):
-    """Count the exchanges of messages."""
-    count = [0]
-
-    def counted(wait):
-        def counting(*given):
-            count[0] += 1
-            return wait(*given)
-
-        return counting
-
-    for name in ("fetched", "received"):
-        monkeypatch.setattr(Layout, name, counted(getattr(Layout, name)))
-    return count
 
 
 def problem(few, loss):

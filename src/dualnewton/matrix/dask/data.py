@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -234,6 +234,18 @@ class DaskData(Data):
     def subset(self, rows: np.ndarray) -> Data:
         return MemoryData(self.rows(rows))
 
+    def subsets(self, draws: Sequence[np.ndarray], arrays: Sequence[RowArray]) -> Iterator[tuple[Data, list[RowArray]]]:
+        few = self.layout.local is not None  # the client has the arrays, or gathers them once
+        found = self.layout.picked(draws, self.futures, [] if few else arrays)
+        for rows, blocks in zip(draws, found, strict=True):
+            X, *parts = zip(*blocks, strict=True)
+            entries = [np.concatenate(own, axis=each.axis) for own, each in zip(parts, arrays, strict=False)]
+            own = [self.take(each, rows) for each in arrays] if few else entries
+            yield MemoryData(self._stacked(X)), own
+
+    def _stacked(self, blocks: Sequence[Any]) -> Any:
+        return linear.stacked(blocks, dense=not self.profile.sparse)
+
     # Products --------------------------------------------------------------------------------------------------------
 
     def times(self, w: np.ndarray) -> RowArray:
@@ -327,7 +339,8 @@ class DaskData(Data):
             return self._sample(indices.indices(self.n))
         indices = self._indices(indices) if isinstance(indices, Selected) else np.asarray(indices)
         order = np.argsort(indices, kind="stable")
-        found = linear.stacked(self.layout.picked_rows(self.futures, indices[order]), dense=not self.profile.sparse)
+        (blocks,) = self.layout.picked([indices[order]], self.futures, [])
+        found = self._stacked([rows for (rows,) in blocks])
         back = np.empty(indices.size, dtype=np.intp)
         back[order] = np.arange(indices.size)
         return found if np.array_equal(order, back) else found[back]

@@ -33,7 +33,8 @@ LARGE = 1 << 16
 """Bytes of arguments (64 KiB) from which they are sent to the scheduler once, instead of with the task of each share."""
 
 REMEMBERED = 16
-"""Reductions whose values are remembered: each takes a few milliseconds of the scheduler, and methods ask for some repeatedly."""
+"""Reductions, and entries of a few rows, whose values are remembered: each takes a few milliseconds of the scheduler, and methods
+ask for some repeatedly."""
 
 
 HELD, HELD_BYTES = 16, 1 << 24
@@ -62,7 +63,7 @@ class Layout:
         self.n, self.count = int(ends[-1]), len(ends) - 1
         few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
         self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
-        self._values: dict[Any, Any] = {}  # values of the last reductions, by the identity of their expressions
+        self._values: dict[Any, Values] = {}  # small values that were asked for last, by their expressions
         self._fetched: list[Any] = []  # futures of the last results that were gathered, which keep these on the workers
         self._held: list[Any] = []  # futures of the last results that tasks have sent as events
         self._held_bytes = 0
@@ -217,20 +218,26 @@ class Layout:
 
     def joined(self, join: np.ufunc, call: Call, function: Callable[..., tasks.Found]) -> Values:
         """Join the values of an expression over all blocks: one value (``tasks.value``), or several (``tasks.values``)."""
-        key = known = None
-        if self.local is None:
-            try:
-                key = identity(call)
-                known = self._values.get(key)
-            except TypeError:  # an argument without a hash, such as a large array
-                key = None
-        if known is None:
-            known, _ = self.run("row-sums", function, [RowBlocks(self, call)], join=join)
+        key = self._key(call) if self.local is None else None
+        return self._known(key, lambda: self.run("row-sums", function, [RowBlocks(self, call)], join=join)[0])
+
+    def _key(self, *parts: Any) -> Any:
+        """Return a key of expressions and small arrays; None if they have an argument without a hash, such as a large array."""
+        try:
+            hash(key := tuple(map(identity, parts)))
+        except TypeError:
+            return None
+        return key
+
+    def _known(self, key: Any, find: Callable[[], Values]) -> Values:
+        """Return copies of the values that were found last for a key, or of new ones; None is a key without a memory."""
+        values = self._values.pop(key, None) if key is not None else None
+        values = find() if values is None else values
         if key is not None:
-            self._values[key] = known
+            self._values[key] = values  # the last one that was asked for
             while len(self._values) > REMEMBERED:
                 del self._values[next(iter(self._values))]
-        return tuple(each.copy() if isinstance(each, np.ndarray) else each for each in known)
+        return tuple(each.copy() if isinstance(each, np.ndarray) else each for each in values)
 
     def stored(self, arrays: Sequence[RowBlocks]) -> list[RowBlocks]:
         """Evaluate expressions and leave them on the workers; this does not wait for them."""
@@ -264,10 +271,15 @@ class Layout:
         if self.local is not None:
             blocks = self.local.values(values.expression)
             return np.concatenate(blocks, axis=values.axis).take(indices, axis=values.axis)
-        program, sources = compiled([values.expression])
+        if indices.size * _bytes_per_row(values.meta) > LARGEST:
+            return self._entries(values, indices)
+        key = self._key(values.expression, indices)
+        return self._known(key, lambda: (self._entries(values, indices),))[0]
+
+    def _entries(self, values: RowBlocks, indices: np.ndarray) -> np.ndarray:
         order = np.argsort(indices, kind="stable")
-        parts = self._picked(program, indices[order], None, sources)
-        found = np.concatenate(parts, axis=values.axis) if parts else values.meta
+        (blocks,) = self.picked([indices[order]], None, [values])
+        found = np.concatenate([part for (part,) in blocks], axis=values.axis) if blocks else values.meta
         back = np.empty(indices.size, dtype=np.intp)
         back[order] = np.arange(indices.size)
         return found.take(back, axis=values.axis)
@@ -280,24 +292,22 @@ class Layout:
         """Return the distinct entries, in order."""
         return np.unique(np.concatenate(self.each_block("distinct-values", tasks.distinct, [values])))
 
-    def picked_rows(self, data: Sequence[Any], indices: np.ndarray) -> list[Any]:
-        """Return some rows of X, block by block; the indices increase."""
-        return self._picked(None, indices, data, [])
+    def picked(
+        self, draws: Sequence[np.ndarray], data: Sequence[Any] | None, arrays: Sequence[RowBlocks]
+    ) -> list[list[tuple[Any, ...]]]:
+        """Return some rows for each of several draws, given by increasing indices, in one exchange of messages.
 
-    def _picked(
-        self, program: Any, indices: np.ndarray, data: Sequence[Any] | None, sources: Sequence[Stored]
-    ) -> list[Any]:
+        For each block that has rows of the draw there are its rows of X, if shares of X are given, and its entries of the arrays.
+        """
+        program, sources = compiled([each.expression for each in arrays])
         arguments = []
         for k, blocks in enumerate(self.shares):
-            ends = np.searchsorted(indices, [rows.start for _, rows in blocks] + [blocks[-1][1].stop])
-            chosen = [
-                indices[low:high] - rows.start for low, high, (_, rows) in zip(ends[:-1], ends[1:], blocks, strict=True)
-            ]
-            if ends[-1] > ends[0]:
+            chosen = [_places(blocks, indices) for indices in draws]
+            if any(each.size for draw in chosen for each in draw):
                 share = None if data is None else data[k]
                 arguments.append([program, blocks, chosen, share, *(source.futures[k] for source in sources)])
         found = self.fetched(self.submit("sampled-rows", tasks.picked, arguments))
-        return [part for share in found for part in share]
+        return [[block for share in found for block in share[number]] for number in range(len(draws))]
 
     def gathered(self, values: RowBlocks) -> np.ndarray:
         """Return all entries."""
@@ -332,6 +342,12 @@ def _referred(argument: Any) -> Any:
     if isinstance(argument, list) and any(hasattr(each, "key") for each in argument):
         return List(*map(_referred, argument))
     return TaskRef(argument.key) if hasattr(argument, "key") else argument
+
+
+def _places(blocks: tasks.Blocks, indices: np.ndarray) -> list[np.ndarray]:
+    """Return the places within each block of rows that are given by increasing indices."""
+    ends = np.searchsorted(indices, [rows.start for _, rows in blocks] + [blocks[-1][1].stop])
+    return [indices[low:high] - rows.start for low, high, (_, rows) in zip(ends[:-1], ends[1:], blocks, strict=True)]
 
 
 def _itself(value: Any) -> Any:

@@ -7,6 +7,13 @@ LOCAL_CLUSTER = {
     "distributed.admin.tick.interval": "500ms",
     # Dask's own environment also has MALLOC_TRIM_THRESHOLD_, with which freed memory goes back to the system at once: arrays of
     # a block of rows are then mapped anew at each pass, which takes a quarter of the processor time of a certificate.
-    "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1},
+    # Workers estimate the size of each message, to serialise those above 10 MB in a thread: a seventh of the time of their event
+    # loop for a pass. Dask reads this setting when it is imported, hence from the environment.
+    "distributed.nanny.pre-spawn-environ": {
+        "OMP_NUM_THREADS": 1,
+        "MKL_NUM_THREADS": 1,
+        "OPENBLAS_NUM_THREADS": 1,
+        "DASK_DISTRIBUTED__COMM__OFFLOAD": False,
+    },
 }
 """What differs from Dask's defaults; ``dask.config.set`` takes it."""

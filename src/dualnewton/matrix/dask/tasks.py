@@ -230,18 +230,19 @@ def without_rows(values: Any) -> np.ndarray:
 
 
 def picked(
-    program: Program, blocks: Blocks, chosen: Sequence[np.ndarray], share: Share | None, *stored: Outcome
-) -> list[Any]:
-    """Return the entries of row arrays, or the rows of X, at some places of each block."""
-    found = []
-    for k, ((_, rows), places) in enumerate(zip(blocks, chosen, strict=True)):
-        if not places.size:
+    program: Program, blocks: Blocks, chosen: Sequence[Sequence[np.ndarray]], share: Share | None, *stored: Outcome
+) -> list[list[tuple[Any, ...]]]:
+    """Return rows of X, if a share is given, and entries of row arrays, at the places of each block that several draws choose."""
+    found: list[list[tuple[Any, ...]]] = [[] for _ in chosen]
+    for k, (_, rows) in enumerate(blocks):
+        if not any(draw[k].size for draw in chosen):
             continue
-        if share is not None:
-            found.append(share.blocks[k].rows(places))
-        else:
-            (values,) = program.run([each.rows[k] for each in stored], rows)
-            found.append(values.take(places, axis=values.shape.index(len(rows)) if values.ndim > 1 else 0))
+        values = program.run([each.rows[k] for each in stored], rows)
+        axes = [each.shape.index(len(rows)) if each.ndim > 1 else 0 for each in values]
+        for own, draw in zip(found, chosen, strict=True):
+            if (places := draw[k]).size:
+                entries = [each.take(places, axis=axis) for each, axis in zip(values, axes, strict=True)]
+                own.append((*([] if share is None else [share.blocks[k].rows(places)]), *entries))
     return found
 
 

@@ -149,10 +149,9 @@ class ScaleSearch(OuterMethod):
             return 0.0
         size = sizes[-1]
         rows = unit.data.strata(rng, size)
-        data = unit.data.subset(rows)
-        if not represents(data, [on_rows(unit, rows, data)]):
+        ((data, (of_unit, sampled)),) = on_rows([unit, self.problem], unit.data, [rows])
+        if not represents(data, [of_unit]):
             return 0.0
-        sampled = on_rows(self.problem, rows, data)
         run = self.runs.start([sampled], replace(request, tol=SAMPLED, callback=None), None)
         while not run.finished:
             run.step(rng, deadline, math.inf)

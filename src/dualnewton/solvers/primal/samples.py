@@ -43,10 +43,8 @@ def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found
     """Solve the problems of a method on its samples, one after the other; return the solutions and the number of passes."""
     n, problems = method.data.n, [model.objective.problem for model in method.models]
     found, passes = [Found(model.trial.x) for model in method.models], 0.0
-    for size in method.samples:
-        rows = method.data.strata(rng, size)
-        data = method.data.subset(rows)
-        sampled = [on_rows(problem, rows, data) for problem in problems]
+    draws = [method.data.strata(rng, size) for size in method.samples]
+    for size, (data, sampled) in zip(method.samples, on_rows(problems, method.data, draws), strict=True):
         if size == method.samples[0] and not represents(data, sampled):
             return found, passes
         points = [model.objective.parts(one.x) for model, one in zip(method.models, found, strict=True)]
