@@ -1,14 +1,16 @@
-"""Speed-up with the number of threads: ``python -m benchmarks.cores [--scale 1.0] [--seconds 450] [--threads 1,2,4,8,16]``.
+"""Speed-up with the number of threads: ``python -m benchmarks.cores [--scale 1.0] [--seconds 450] [--cap 20] [--threads …]``.
 
 Measures, for each number of threads as far as the machine has cores,
 
 1. the machine: read bandwidth of a plain sum over a large array, and the rate of single-threaded BLAS products in a pool;
 2. whole fits: seconds to a relative gap of 1e-6 for several methods;
 3. several models in shared passes: ten classes, each against the rest;
-4. the passes over the data, as fractions of the read bandwidth, and the weighted Gram matrix, as a fraction of the BLAS rate;
-5. a cross-validation, and the fits of the other libraries that are installed.
+4. the fits of the other libraries that are installed;
+5. the passes over the data, as fractions of the read bandwidth, and the weighted Gram matrix, as a fraction of the BLAS rate;
+6. a cross-validation.
 
-One thread and all threads come first, the numbers between them last. Kernels are compiled or loaded before, and that time is
+One thread and all threads come first, the numbers between them last. A fit that exceeds ``--cap`` seconds with all threads is not
+tried with one. Kernels are compiled or loaded before, and that time is
 reported apart. Lines are printed as they are measured. The tables are written to benchmarks/CORES.md and the numbers to
 benchmarks/cores.json after each step, so that a run that is cut short leaves what it has measured. ``--scale`` multiplies the
 number of rows.
@@ -50,7 +52,7 @@ GOAL, LAM_N = 1e-6, 1.0
 """Relative accuracy P − P* ≤ GOAL · P*, and λn."""
 
 CAP, PASS_CAP = 20.0, 30.0
-"""Limits in seconds of the fits of one contender at one number of threads, and of all passes over one data set."""
+"""Limits in seconds of the fits of one contender at one number of threads (by default), and of all passes over one data set."""
 
 SHORT, HOPELESS = 4.0, 10.0
 """Seconds after which work is not repeated, and those of several models in all threads from which one thread is not tried."""
@@ -270,6 +272,7 @@ class Measured:
 
     threads: list[int]
     scale: float
+    cap: float = CAP
     read: dict[int, float] = field(default_factory=dict)
     blas: dict[int, float] = field(default_factory=dict)
     passes: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
@@ -284,8 +287,11 @@ class Measured:
         """Write both files."""
         FILES[1].write_text(json.dumps({"environment": environment(), **vars(self)}, indent=1))
         title = f"Threads 1 to {self.threads[-1]}, scale {self.scale:g}"
-        tables = [self._machine(), *map(self._pass_table, self.passes), *map(self._fit_table, self.fits)]
-        command = f"python -m benchmarks.cores --scale {self.scale:g}"
+        passes, fits = ([data for data, of in found.items() if of] for found in (self.passes, self.fits))
+        tables = [self._machine(), *map(self._pass_table, passes), *map(self._fit_table, fits)]
+        command = (
+            f"python -m benchmarks.cores --scale {self.scale:g} --threads {','.join(self.columns)} --cap {self.cap:g}"
+        )
         FILES[0].write_text(markdown([Section(title, tables)], command, []))
 
     @property
@@ -332,9 +338,9 @@ def _speedup(by_threads: dict[int, float]) -> str:
     return f"{first / last:.1f}×" if first and last and first / last > 0.0 else MISSING
 
 
-def measure(threads: list[int], scale: float, limit: float) -> Measured:
+def measure(threads: list[int], scale: float, limit: float, cap: float) -> Measured:
     """Measure everything, or as much as starts within ``limit`` seconds."""
-    found, end = Measured(threads, scale), time.perf_counter() + limit
+    found, end = Measured(threads, scale, cap), time.perf_counter() + limit
     preload()
     found.compiled, found.compiling_seconds = compiled_kernels()
     print(f"kernels: {found.compiled} compiled, {seconds(found.compiling_seconds)}", flush=True)
@@ -348,12 +354,12 @@ def measure(threads: list[int], scale: float, limit: float) -> Measured:
     for data, (X, y) in sets.items():
         _several(found, data, X, y, MODELS, ends, end)
     for data, (X, y) in sets.items():
+        _peers(found, data, X, y, best[data], ends[:1], end)
+    for data, (X, y) in sets.items():
         _passes(found, data, X, y, ends, end)
-    for some in (threads[-1:], [t for t in ends if t != threads[-1]]):
-        for data, (X, y) in sets.items():
-            _several(found, data, X, y, CROSS_VALIDATION, some, end)
-        for data, (X, y) in sets.items():
-            _peers(found, data, X, y, best[data], some, end)
+    for data, (X, y) in sets.items():
+        _several(found, data, X, y, CROSS_VALIDATION, ends, end)
+        _peers(found, data, X, y, best[data], ends[1:], end)
     for data, (X, y) in sets.items():
         _passes(found, data, X, y, between, end)
         _fits(found, data, X, y, between, end)
@@ -376,7 +382,10 @@ def _fits(found: Measured, data: str, X: Any, y: np.ndarray, threads: list[int],
     times, best = found.fits.setdefault(data, {}), math.inf
     for method in METHODS:
         for t in threads if method != "newton" or X.shape[1] <= 5000 else ():
-            for row in _values(partial(our_fit, X, y, method, t), CAP, t, partial(warm_up, X, y, method, t), end):
+            if t < found.threads[-1] and found.threads[-1] not in times.get(method, {}):
+                continue  # all threads took too long
+            work = partial(our_fit, X, y, method, t)
+            for row in _values(work, found.cap, t, partial(warm_up, X, y, method, t), end):
                 by_threads = times.setdefault(method, {})
                 by_threads[t] = min(row["seconds"], by_threads.get(t, math.inf))
                 best = min(best, row["primal"])
@@ -393,7 +402,7 @@ def _several(found: Measured, data: str, X: Any, y: np.ndarray, kind: str, threa
     for t in threads:
         if min(times.get(kind, {}).values(), default=0.0) > HOPELESS:
             continue
-        for row in _values(partial(several_models, X, y, kind, t), 2.0 * CAP, t, lambda: None, end):
+        for row in _values(partial(several_models, X, y, kind, t), 2.0 * found.cap, t, lambda: None, end):
             times.setdefault(kind, {})[t] = min(row["seconds"], times.get(kind, {}).get(t, math.inf))
             print(f"{data}: {kind}, {t} threads: {seconds(row['seconds'])}", flush=True)
     found.write()
@@ -405,7 +414,7 @@ def _peers(found: Measured, data: str, X: Any, y: np.ndarray, best: float, threa
         for t in threads:
             if peer.name not in COMPARED or not peer.installed or peer.refuses(X) or best == math.inf:
                 continue
-            for row in _values(partial(peer_fit, X, y, peer, t, best), CAP, t, lambda: None, end):
+            for row in _values(partial(peer_fit, X, y, peer, t, best), found.cap, t, lambda: None, end):
                 times.setdefault(peer.name, {})[t] = row["seconds"]
                 print(f"{data}: {peer.name}, {t} threads: {seconds(row['seconds'])}, tol {row['tol']:g}", flush=True)
         found.write()
@@ -426,10 +435,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of rows")
     parser.add_argument("--seconds", type=float, default=450.0, help="no measurement starts after so many seconds")
+    parser.add_argument("--cap", type=float, default=CAP, help="limit in seconds of the fits of one contender")
     parser.add_argument("--threads", default=",".join(map(str, THREADS)), help="numbers of threads, with commas")
     options = parser.parse_args()
     threads = [t for t in map(int, options.threads.split(",")) if t <= len(cores())]
-    measure(threads, options.scale, options.seconds).write()
+    measure(threads, options.scale, options.seconds, options.cap).write()
 
 
 if __name__ == "__main__":

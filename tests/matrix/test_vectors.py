@@ -16,15 +16,34 @@ def test_parts_of_vectors_give_the_results_of_numpy_in_any_number_of_threads(siz
     found = []
     for count in (1, 2, 3, 8, 16):
         with threads(count):
-            found.append((vectors.products([(row, rows[0]) for row in rows]), vectors.combination(factors, rows)))
-    for products, combination in found:
-        assert np.array_equal(products, found[0][0])
-        assert np.array_equal(combination, found[0][1])
-    np.testing.assert_allclose(found[0][0], np.array(rows) @ rows[0], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(found[0][1], factors @ np.array(rows), rtol=1e-12, atol=1e-12)
+            sums, differences = vectors.total(*rows[:2]), vectors.difference(*rows[:2])
+            gradient, squares = vectors.penalised(*rows[:4])
+            products, combination = (
+                vectors.products([(row, rows[0]) for row in rows]),
+                vectors.combination(factors, rows),
+            )
+            found.append((products, combination, sums, differences, gradient, np.array(squares)))
+    for each in found:
+        assert all(map(np.array_equal, each, found[0]))
+    gradient = rows[0] + rows[2] * rows[1]
+    wanted = (
+        np.array(rows) @ rows[0],
+        factors @ np.array(rows),
+        rows[0] + rows[1],
+        rows[0] - rows[1],
+        gradient,
+        [rows[2] @ rows[1] ** 2, gradient @ gradient, rows[3] @ gradient**2],
+    )
+    for one, other in zip(found[0], wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_short_vectors_need_no_kernel():
     rows = [np.array([1.0, 2.0]), np.array([3.0, -1.0])]
     assert vectors.products([(rows[0], rows[1])]).tolist() == [1.0]
     assert vectors.combination(np.array([2.0, 1.0]), rows).tolist() == [5.0, 3.0]
+    assert vectors.total(*rows).tolist() == [4.0, 1.0]
+    assert vectors.difference(*rows).tolist() == [-2.0, 3.0]
+    gradient, sums = vectors.penalised(np.array([1.0, 1.0]), *rows, np.array([1.0, 2.0]))
+    assert gradient.tolist() == [4.0, -1.0]
+    assert sums == (-1.0, 17.0, 18.0)

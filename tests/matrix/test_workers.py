@@ -3,14 +3,35 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from dualnewton.kernels._jit import jit
+from dualnewton.kernels.atomic import next_number
+from dualnewton.kernels.team import TeamKernel
 from dualnewton.matrix import as_data, linear, memory, selections, whole
 from dualnewton.matrix import workers as of_threads
 from dualnewton.matrix.workers import physical_cores, sum_of_squares, threads, workers
+
+
+@jit
+def fails(counter, parts):
+    if next_number(counter) < parts:
+        raise ValueError("of a part")
+
+
+@jit
+def counts(counter, taken):
+    part = next_number(counter)
+    while part < taken.size:
+        taken[part] += 1
+        part = next_number(counter)
+
+
+FAILS, COUNTS = TeamKernel(fails), TeamKernel(counts)
 
 
 def test_threads_end_with_their_context_and_are_not_used_inside_each_other():
@@ -37,6 +58,59 @@ def test_results_are_in_order_and_an_error_reaches_the_caller():
             assert workers().each([1.0, 2.0, 4.0], inverse) == [1.0, 0.5, 0.25]
             with pytest.raises(ZeroDivisionError):
                 workers().each([1.0, 0.0, 4.0], inverse)
+
+
+def test_a_thread_that_is_late_is_not_waited_for_and_an_error_of_a_helper_reaches_the_caller():
+    main, entered, done = threading.current_thread(), threading.Event(), []
+
+    def fail_in_a_helper():
+        if threading.current_thread() is main:
+            assert entered.wait(30.0)
+        else:
+            entered.set()
+            raise ValueError("in a helper")
+
+    with threads(4):
+        for _ in range(50):  # most helpers find the gate closed, or sleep
+            workers().share(lambda: done.append(threading.current_thread()), 4)
+        with pytest.raises(ValueError, match="in a helper"):
+            workers().share(fail_in_a_helper, 2)
+        assert workers().each(range(9), abs) == list(range(9))  # the team goes on
+    assert done.count(main) == 50
+    assert len(done) <= 200
+
+
+def test_an_error_in_compiled_code_reaches_the_caller_in_any_number_of_threads():
+    for count in (1, 3):
+        with threads(count), pytest.raises(ValueError, match="of a part"):
+            workers().run(FAILS, 8, np.zeros(1, dtype=np.int64), 8)
+
+
+def test_another_thread_that_has_work_during_a_job_does_it_alone():
+    found = []
+    with threads(3):
+        team = workers()
+
+        def nested():
+            team.share(lambda: found.append(threading.current_thread()), 3)
+
+        team.share(nested, 3)
+    assert 1 <= len(found) <= 3
+    assert len(set(found)) == len(found)
+
+
+def test_threads_sleep_and_wake(monkeypatch):
+    from dualnewton.kernels import team
+
+    sums = []
+    for spell in (0, 1, 200):
+        monkeypatch.setattr(team, "SPELL", spell)
+        with threads(4):
+            for _ in range(200):
+                taken = np.zeros(64, dtype=np.int64)
+                workers().run(COUNTS, 64, np.zeros(1, dtype=np.int64), taken)
+                sums.append(taken.sum() == taken.max() * 64 == 64)
+    assert all(sums)
 
 
 def test_there_is_a_core():
@@ -96,12 +170,15 @@ def test_column_indices_that_do_not_increase_are_found_in_any_part(monkeypatch):
     assert linear.in_order(sp.csr_array((3, 2)))
 
 
-def test_the_largest_values_are_found_by_parts(monkeypatch):
-    monkeypatch.setattr(selections, "PART", 40)
-    values = np.random.default_rng(0).permutation(1000)
-    with threads(3):
-        for size in (1, 39, 41, 500):
-            assert sorted(values[selections.largest(values, size)]) == list(range(1000 - size, 1000))
+@pytest.mark.parametrize("stride", [1, 10, 64])
+def test_the_largest_values_are_found_among_those_above_a_bound_or_among_all(stride, monkeypatch):
+    monkeypatch.setattr(selections, "STRIDE", stride)
+    values = np.random.default_rng(0).permutation(5000)
+    # All values that the bound is computed from are large.
+    rare = np.where(np.arange(5000) % stride == 0, 5000.0, values)
+    for size in (1, 39, 41, 500, 5000):
+        assert sorted(values[selections.largest(values, size)]) == list(range(5000 - size, 5000))
+        assert sorted(rare[selections.largest(rare, size)]) == sorted(rare)[5000 - size :]
 
 
 def test_gram_matrices_of_sparse_rows_and_their_scaling_by_stripes(monkeypatch):

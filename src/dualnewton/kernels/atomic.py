@@ -1,4 +1,4 @@
-"""Atomic loads, stores and compare-and-swap on 64-bit counters that several threads share."""
+"""Atomic loads, stores and compare-and-swap on 64-bit counters that several threads share, in one order for all threads."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def _place(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 @intrinsic
 def load(typingctx: Any, words: Any, i: Any) -> Any:
-    """Return words[i] with acquire ordering: writes made before the matching store are visible afterwards."""
+    """Return words[i]: writes made before the matching store are visible afterwards."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_place(context, builder, signature, args), "acquire", 8)
+        return builder.load_atomic(_place(context, builder, signature, args), "seq_cst", 8)
 
     return types.int64(words, types.intp), codegen
 
 
 @intrinsic
 def store(typingctx: Any, words: Any, i: Any, value: Any) -> Any:
-    """words[i] = value with release ordering: earlier writes are visible to a thread that loads this value."""
+    """words[i] = value: earlier writes are visible to a thread that loads this value."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store_atomic(args[2], _place(context, builder, signature, args), "release", 8)
+        builder.store_atomic(args[2], _place(context, builder, signature, args), "seq_cst", 8)
         return context.get_dummy_value()
 
     return types.void(words, types.intp, types.int64), codegen
@@ -45,7 +45,7 @@ def swap_if(typingctx: Any, words: Any, i: Any, expected: Any, value: Any) -> An
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature, args)
-        return builder.extract_value(builder.cmpxchg(place, args[2], args[3], "acq_rel", "acquire"), 1)
+        return builder.extract_value(builder.cmpxchg(place, args[2], args[3], "seq_cst", "seq_cst"), 1)
 
     return types.boolean(words, types.intp, types.int64, types.int64), codegen
 

@@ -24,7 +24,7 @@ from dualnewton.kernels.blas import (
     subtract_product,
     subtract_square,
 )
-from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.team import TeamKernel
 
 CHOLESKY, SOLVE = ("dgemm", "dsyrk", "dtrsm", "dpotrf"), ("dgemv", "dtrsv")
 """Functions of BLAS and LAPACK whose addresses the kernels take, in this order."""
@@ -116,4 +116,4 @@ def _solve(L, tile, x, counter, done, state, blas):
         task = next_number(counter)
 
 
-cholesky, solve = Kernel(_cholesky), Kernel(_solve)
+cholesky, solve = TeamKernel(_cholesky), TeamKernel(_solve)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dualnewton.kernels._jit import jit
 from dualnewton.kernels.atomic import next_number
-from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.team import TeamKernel
 
 
 @jit
@@ -58,4 +58,4 @@ def _gram_totals(counter, step, sums, out):
         low = step * next_number(counter)
 
 
-totals, gram_totals = Kernel(_totals), Kernel(_gram_totals)
+totals, gram_totals = TeamKernel(_totals), TeamKernel(_gram_totals)

@@ -28,6 +28,7 @@ from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.products import FEW as FEW
 from dualnewton.kernels.products import gather, margins
 from dualnewton.kernels.row_functions import call
+from dualnewton.kernels.team import TeamKernel
 
 
 @jit
@@ -263,5 +264,5 @@ def _row_scores(data, columns, starts, ends, counter, scale, out):
         part = next_number(counter)
 
 
-evaluate = Kernel(_evaluate)
-gram, curvature, diagonal, row_scores = Kernel(_gram), Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)
+evaluate, gram, curvature = TeamKernel(_evaluate), TeamKernel(_gram), Kernel(_curvature)
+diagonal, row_scores = TeamKernel(_diagonal), TeamKernel(_row_scores)

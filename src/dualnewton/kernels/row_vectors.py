@@ -13,6 +13,7 @@ from dualnewton.kernels._jit import jit
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.row_functions import call
+from dualnewton.kernels.team import TeamKernel
 
 
 @jit
@@ -64,4 +65,4 @@ def _places(chances, points, places):
         places[left] = chances.size - 1
 
 
-over_rows, places = Kernel(_over_rows), Kernel(_places)
+over_rows, places = TeamKernel(_over_rows), Kernel(_places)

@@ -2,6 +2,7 @@
 
     products(pairs, length, step, counter, sums)            sums[p, k] = the product of the two vectors pairs[k], in part p
     combination(factors, vectors, step, counter, out)       out = Σ_k factors[k] vectors[k]
+    penalised(l, x, ridge, scale, step, counter, g, sums)   g = l + ridge ∘ x; sums of ridge x², g² and scale g², in each part
 
 The sums of the parts are kept apart, so that they do not depend on which thread computed which part.
 """
@@ -15,7 +16,7 @@ from numba.extending import intrinsic
 
 from dualnewton.kernels._jit import jit, prefetch
 from dualnewton.kernels.atomic import next_number
-from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.team import TeamKernel
 
 FETCHED = 128
 """Numbers that are prefetched (1 KiB)."""
@@ -80,4 +81,20 @@ def _combination(factors, vectors, step, counter, out):
         low = step * next_number(counter)
 
 
-products, combination = Kernel(_products), Kernel(_combination)
+@jit
+def _penalised(unpenalised, x, ridge, scale, step, counter, g, sums):
+    part = next_number(counter)
+    while part < sums.shape[0]:
+        square, size, scaled = 0.0, 0.0, 0.0
+        for j in range(part * step, min(part * step + step, g.size)):
+            shrinkage = ridge[j] * x[j]
+            gradient = unpenalised[j] + shrinkage
+            g[j] = gradient
+            square += shrinkage * x[j]
+            size += gradient * gradient
+            scaled += scale[j] * gradient * gradient
+        sums[part, 0], sums[part, 1], sums[part, 2] = square, size, scaled
+        part = next_number(counter)
+
+
+products, combination, penalised = TeamKernel(_products), TeamKernel(_combination), TeamKernel(_penalised)

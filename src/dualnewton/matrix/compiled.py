@@ -267,6 +267,8 @@ class CompiledPasses:
 
     def _columns_of(self, W: np.ndarray) -> np.ndarray:
         """Return Wᵀ with a row of whole vector registers for each feature, since sparse rows visit features in any order."""
+        if len(W) == 1:
+            return np.require(W, np.float64, ["C", "W"]).reshape(-1, 1)
         found = np.zeros((self.d, self._padded(len(W))))
         step = SUMMED if len(W) > self.kernels.FEW else self.d
 
@@ -283,9 +285,7 @@ class CompiledPasses:
 
     def _in_threads(self, kernel: Any, shares: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
         """Run a kernel in threads, at most one per share of its work; they take the shares from a common counter."""
-        given = (*before, np.zeros(1, dtype=np.int64), *arguments)
-        kernel.prepare(*given)
-        workers().share(lambda: kernel(*given), shares)
+        workers().run(kernel, shares, *before, np.zeros(1, dtype=np.int64), *arguments)
 
     def _add(self, sums: np.ndarray, width: int, total: np.ndarray) -> None:
         """Add the sums of the parts, ``width`` numbers per feature, in order; write those without the padding to ``total``."""
@@ -354,8 +354,7 @@ def sum_over_rows(
     written = [(0, 0) if each is None else (each.ctypes.data, each.itemsize) for each in (slopes, kept, factors)]
     vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)
     arguments = ends, np.zeros(1, dtype=np.int64), function.address, fields, K, vectors, float(sign), values
-    over_rows.prepare(*arguments)
-    workers().share(lambda: over_rows(*arguments), parts)
+    workers().run(over_rows, parts, *arguments)
     return float(values.sum())
 
 

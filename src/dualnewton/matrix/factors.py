@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from dualnewton.validation import frozen
 TILE = 128
 """Rows and columns of a tile of a large factor: a tile takes about 0.1 ms, and 1450 rows have 78 tiles for the threads."""
 
-SOLVED = 3
-"""Rows of tiles of a factor for each thread of a solve, which takes 0.1 ms for them; to start another thread takes 0.03 ms."""
+SOLVED = 2
+"""Rows of tiles of a factor for each thread of a solve, which takes less than 0.1 ms for them."""
 
 LARGE = 1 << 10
 """Largest number of rows of a factor that LAPACK computes; larger ones are computed by tiles, in threads."""
@@ -90,8 +89,7 @@ def by_tiles(H: np.ndarray, check: Callable[[], None] | None = None) -> tuple[np
     for first in range(0, tiles, columns):
         last = min(first + columns, tiles)
         arguments = given, rows, TILE, first, last, np.zeros(1, dtype=np.int64), done, state, blas
-        factors.cholesky.prepare(*arguments)
-        workers().share(partial(factors.cholesky, *arguments), tiles)
+        workers().run(factors.cholesky, tiles, *arguments)
         if check is not None:
             check()
         if state[0]:
@@ -108,6 +106,5 @@ def solved_by_tiles(factor: np.ndarray, g: np.ndarray) -> np.ndarray:
     tiles, blas = -(-len(rows) // TILE), np.array([*map(blas_address, factors.SOLVE)], dtype=np.intp)
     counter, done, state = (np.zeros(size, dtype=np.int64) for size in (1, 2 * tiles, 1))
     arguments = frozen(rows), TILE, x, counter, done, state, blas
-    factors.solve.prepare(*arguments)
-    workers().share(partial(factors.solve, *arguments), -(-tiles // SOLVED))
+    workers().run(factors.solve, -(-tiles // SOLVED), *arguments)
     return x

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import RowArray, compiled_function, on_host
 from dualnewton.validation import frozen
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 MANY_CHANCES = 1 << 16
 """Number of rows from which they are drawn by a kernel, in one pass instead of several."""
 
-PART = 1 << 15
-"""Number of rows of which a thread finds the largest at a time."""
+STRIDE, SPARE = 64, 16
+"""Distance between the values that bound the largest ones from below, and number of those that lie above the bound in excess."""
 
 Selection = Any
 """Rows in increasing order."""
@@ -132,16 +131,16 @@ class Selections:
 
 
 def largest(values: np.ndarray, size: int) -> np.ndarray:
-    """Return the places of the ``size`` largest values. Threads find the largest of each part, and of those this one."""
+    """Return the places of the ``size`` largest values, in no order.
 
-    def among(places: np.ndarray) -> np.ndarray:
-        if places.size <= size:
-            return places
-        own = values[places]
-        return places[np.argpartition(own, own.size - size)[own.size - size :]]
-
-    parts = workers().each([np.arange(low, min(low + PART, len(values))) for low in range(0, len(values), PART)], among)
-    return among(np.concatenate(parts))
+    Every STRIDE-th value gives a bound above which about twice as many lie: only those are compared with each other.
+    """
+    some, places = values[::STRIDE], np.arange(len(values))
+    if 0 < (rank := 2 * size // STRIDE + SPARE) < some.size:
+        above = np.flatnonzero(values >= np.partition(some, some.size - rank)[some.size - rank])
+        places = above if above.size >= size else places
+    own = values[places]
+    return places[np.argpartition(own, own.size - size)[own.size - size :]] if own.size > size else places
 
 
 def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:

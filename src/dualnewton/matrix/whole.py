@@ -16,6 +16,8 @@ from dualnewton.matrix.workers import workers
 CHUNK = 1 << 20
 """Number of entries that are converted to float64 at a time (8 MiB), so that a product needs no second copy of the data."""
 
+GATHERED = 1 << 18
+"""Number of entries that a thread gathers at a time (2 MiB)."""
 
 FEW = 4
 """Largest number of columns for which Xᵀ A is computed column by column: BLAS is slower then. Above it the product (Aᵀ X)ᵀ takes
@@ -53,7 +55,7 @@ def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
 
 def _gathered(X: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Return dense rows, in threads if they are many; NumPy gathers several times faster by take() than by indexing."""
-    step = max(1, CHUNK // X.shape[1])
+    step = max(1, GATHERED // X.shape[1])
     if len(indices) <= step:
         return X.take(indices, axis=0)
     found = np.empty((len(indices), X.shape[1]), X.dtype)

@@ -8,7 +8,6 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,9 @@ LONG = 1 << 20
 class Workers:
     """The calling thread and ``helpers`` further threads, which start at their first use.
 
+    They wait for work in compiled code (:mod:`dualnewton.kernels.team`): a fit of a tenth of a second shares work some fifty
+    times, and threads that wait in Python begin one after the other, each when it has got the interpreter's lock.
+
     Parameters
     ----------
     helpers : int
@@ -31,32 +33,73 @@ class Workers:
 
     def __init__(self, helpers: int = 0) -> None:
         self.helpers = helpers
-        # A fit of a tenth of a second shares work some fifty times: these queues take a quarter of the time of an executor.
-        self.jobs: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[BaseException | None]] | None] = SimpleQueue()
+        self.leading = threading.Lock()  # held during a job: another thread that has work meanwhile does it alone
         self.started: list[threading.Thread] = []
+        self.words: Any = None  # of the team, once there is one
+        self.work: Callable[[], Any] | None = None
+        self.errors: list[BaseException] = []
+
+    def run(self, kernel: Any, shares: int, *arguments: Any) -> None:
+        """Run a ``TeamKernel`` in the threads, in at most as many as there are shares of its work."""
+        kernel.prepare(*arguments)
+        if (wanted := self._begin(shares)) == 0:
+            kernel(*arguments)
+            return
+        try:
+            kernel(*arguments, words=self.words, wanted=wanted)
+        finally:
+            self._end()
 
     def share(self, work: Callable[[], Any], shares: int) -> None:
-        """Call ``work`` once in each thread, in at most as many as there are shares of the work."""
-        if (others := min(self.helpers, shares - 1)) <= 0:
+        """Call ``work`` in each thread that is free, in at most as many as there are shares of the work."""
+        if (wanted := self._begin(shares)) == 0:
             work()
             return
-        self._start(others)
-        ends: SimpleQueue[BaseException | None] = SimpleQueue()
-        for _ in range(others):
-            self.jobs.put((work, ends))
+        from dualnewton.kernels import team
+
         try:
+            self.work = work
+            team.publish(self.words, team.PYTHON, 0, wanted)
             work()
         finally:
-            errors = [ends.get() for _ in range(others)]
-        for error in errors:
-            if error is not None:
-                raise error
+            team.finish(self.words)
+            self._end()
 
-    def _start(self, count: int) -> None:
-        """Start threads until ``count`` of them run."""
-        while len(self.started) < count:
-            self.started.append(threading.Thread(target=_serve, args=(self.jobs,), daemon=True))
+    def _begin(self, shares: int) -> int:
+        """Begin to lead the helpers; return how many of them are wanted, or zero if the calling thread works alone."""
+        wanted = min(self.helpers, shares - 1)
+        if wanted <= 0 or not self.leading.acquire(blocking=False):
+            return 0
+        if self.words is None:
+            from dualnewton.kernels import team
+
+            team.prepare()
+            self.words = team.made(self.helpers)
+        while len(self.started) < wanted:
+            self.started.append(threading.Thread(target=self._help, args=(1 + len(self.started),), daemon=True))
             self.started[-1].start()
+        return wanted
+
+    def _end(self) -> None:
+        """End a job: raise the first error of a helper."""
+        errors, self.errors, self.work = self.errors, [], None  # no references to arrays while the threads wait
+        self.leading.release()
+        if errors:
+            raise errors[0]
+
+    def _help(self, member: int) -> None:
+        """Do the jobs of the team until it ends."""
+        from dualnewton.kernels import team
+
+        while True:
+            try:
+                if not team.serve(self.words, member):
+                    return
+                assert self.work is not None
+                self.work()
+            except BaseException as error:
+                self.errors.append(error)
+            team.leave(self.words)
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
         """Return ``work(item)`` for each item, in the order of the items; no further threads are used inside of these."""
@@ -80,24 +123,16 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        for _ in self.started:
-            self.jobs.put(None)
+        if self.words is None:
+            return
+        from dualnewton.kernels import team
+
+        team.dismiss(self.words)
         for thread in self.started:
             thread.join()
+        team.release(self.words)
         self.started.clear()
-
-
-def _serve(jobs: SimpleQueue[Any]) -> None:
-    """Do one job after the other, until there is None; report the error of each, or None."""
-    while (job := jobs.get()) is not None:
-        work, ends = job
-        error: BaseException | None = None
-        try:
-            work()
-        except BaseException as raised:
-            error = raised
-        ends.put(error)
-        del job, work, ends, error  # no references to arrays while the thread waits
+        self.words = None
 
 
 ALONE = Workers()

@@ -190,9 +190,10 @@ def on_threads(tuning: Tuning, profile: Profile, threads: int, models: int = 1) 
     A method that the user chose is planned without it, so that it has the same bits for any number of threads. The rounds of
     several ``models`` are independent of each other where they visit single examples, as those of sparse rows do.
     """
-    parts = 1 if profile.on_gpu else parts_of(profile)
+    entries = tuning.sparse_thread_entries if profile.sparse else tuning.thread_entries
+    busy = 1 if profile.on_gpu else min(threads, parts_of(profile), profile.stored // entries)
     apart = models if profile.sparse else 1
-    return tuning if min(threads, parts) == 1 else replace(tuning, rates=tuning.rates.on(min(threads, parts), apart))
+    return tuning if busy <= 1 else replace(tuning, rates=tuning.rates.on(busy, apart))
 
 
 def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:

@@ -170,6 +170,8 @@ class Tuning:
         Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     together_entries : int
         Largest number of entries of X, times the number of models, for which Newton steps of small models are batched.
+    thread_entries, sparse_thread_entries : int
+        Entries of dense and of sparse rows for each thread that is counted on.
     small_entries : int
         Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
     numpy_features : int
@@ -354,6 +356,8 @@ class Tuning:
     thin_hessian: float = 2.1e7
     dense_pairs: float = 0.02
     together_entries: int = 1 << 17
+    thread_entries: int = 1 << 19
+    sparse_thread_entries: int = 1 << 17
     small_entries: int = 1 << 17
     one_block_features: int = 256
     numpy_features: int = 32

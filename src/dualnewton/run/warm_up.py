@@ -142,10 +142,13 @@ def _linear_functions() -> None:
 
 
 def _linear_algebra() -> None:
+    from dualnewton.kernels import team
     from dualnewton.matrix import factors, vectors
 
+    team.prepare()
     long = np.ones(vectors.LONG)
     vectors.combination(vectors.products([(long, long)]), [long])
+    vectors.penalised(*[long] * 4)
     factor, _ = factors.by_tiles(np.eye(2))
     factors.solved_by_tiles(factor, np.ones(2))
 

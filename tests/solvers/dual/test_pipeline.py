@@ -165,3 +165,10 @@ def test_more_threads_than_pieces_are_no_trouble():
     assert many.plan.compiled
     assert np.array_equal(one.alpha, many.alpha)
     assert helpers_left() == set()
+
+
+def test_no_more_threads_are_used_than_the_first_stage_keeps_busy():
+    for K, tau, wanted in ((1, 8, 4), (1, 40, 12), (2, 8, 3), (9, 8, 2)):
+        alphas = [np.zeros(N) for _ in range(K)]
+        engine = CompiledEngine(make(K=K), samplings.Shuffled(N, tau), alphas, separable_rounds=False, n_threads=16)
+        assert engine._sweep.n_threads == wanted

@@ -18,7 +18,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.dual.base import intercept_weight
 from dualnewton.solvers.dual.engine import Engine
-from dualnewton.solvers.dual.pipeline import Pipeline
+from dualnewton.solvers.dual.pipeline import Pipeline, useful_threads
 from dualnewton.solvers.dual.sdca import eso_vectors
 from dualnewton.validation import frozen
 
@@ -97,7 +97,8 @@ class CompiledEngine(Engine):
             else:
                 kernel.prepare(*self._separable_arguments(_EMPTY))
         else:
-            self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
+            useful = useful_threads(sampling.max_size, len(problems))
+            self._sweep = Pipeline(self.rows, problems[0].d, min(n_threads, useful))
             self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss.argument)
 
     def _models(self, alphas: Sequence[np.ndarray], labels: np.ndarray) -> Models:

@@ -180,9 +180,8 @@ class Woodbury:
         return np.concatenate([self._of_features(g[:-1]) - b * self.border, np.asarray([b], like=g)])
 
     def _of_features(self, g: np.ndarray) -> np.ndarray:
-        u = g / self.diagonal
-        inside = self.inner.solve(self.roots * (self.rows @ u))
-        return u - (self.rows.T @ (self.roots * inside)) / self.diagonal
+        inside = self.inner.solve(self.roots * (self.rows @ (g / self.diagonal)))
+        return (g - self.rows.T @ (self.roots * inside)) / self.diagonal
 
 
 @dataclass(frozen=True, eq=False)

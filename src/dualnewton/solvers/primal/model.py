@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
-from dualnewton.row_arrays import inner_products
+from dualnewton.matrix.vectors import difference, penalised, total
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.decisions import Policy
 from dualnewton.solvers.primal.lbfgs import Corrections
@@ -143,10 +143,8 @@ class Model:
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Receive the values at the trial point; move there if it is low enough, else try a lower point on the segment to it."""
         x = self.trial.x
-        shrinkage = self.objective.ridge * x
-        gradient = loss_gradient + shrinkage
-        scaled = self.objective.gap_weights * gradient
-        square, size, gap = inner_products((shrinkage, x), (gradient, gradient), (scaled, gradient))
+        gradient, sums = penalised(loss_gradient, x, self.objective.ridge, self.objective.gap_weights)
+        square, size, gap = sums
         found = Place(x, losses + 0.5 * square, gap, gradient, margins)
         evaluated = self.place.value < math.inf
         if evaluated and self.objective.quadratic:
@@ -184,7 +182,7 @@ class Model:
 
     def _move(self, found: Place, *, evaluated: bool) -> None:
         if self.curvature is not None and evaluated:
-            self.pair = found.x - self.place.x, found.gradient - self.place.gradient
+            self.pair = difference(found.x, self.place.x), difference(found.gradient, self.place.gradient)
         self.place = found
         if self.trial.failures:
             self.trial = replace(self.trial, failures=0)
@@ -234,7 +232,7 @@ class Model:
     def step(self) -> None:
         """Set the next trial point."""
         if not self.trial.failures:
-            self.trial = Trial(self.place.x + self.direction.step)
+            self.trial = Trial(total(self.place.x, self.direction.step))
 
     @property
     def negligible(self) -> float:
@@ -263,7 +261,7 @@ class Model:
         gradient = self.place.gradient
         image = curvature.solve(gradient)
         if self.pair is not None:
-            moved = image - self.direction.image
+            moved = difference(image, self.direction.image)
             self.corrections = self.corrections.with_pair(*self.pair, moved, self.policy.memory)
         self.pair = None
         step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
