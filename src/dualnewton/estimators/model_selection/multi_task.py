@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data
+from dualnewton.estimators.elastic_net import ElasticNet
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._certified import TOGETHER
@@ -20,6 +21,7 @@ from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._joint_paths import JointColumns, JointPaths
 from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
+from dualnewton.estimators.model_selection._quadratic_paths import QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
 from dualnewton.objective.alike import like
@@ -35,6 +37,10 @@ class Scored(NamedTuple):
     outcomes: list[Outcome]
     errors: list[float]
     final: Callable[[], list[Result]]
+
+
+Walk = Callable[[float, np.ndarray], Iterator[Scored]]
+"""Fits a decreasing grid of alphas for an l1_ratio and yields the outcome for each."""
 
 
 @estimator
@@ -94,8 +100,8 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
     # Fits ---------------------------------------------------------------------------------------------------------------
 
-    def _walk(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Scored]]:
-        """Return a function that fits a decreasing grid of alphas for an l1_ratio and yields the outcome for each."""
+    def _walk(self, session: GridSession, data: Data, folds: Folds) -> Walk:
+        """Return the way of fitting that suits the data."""
         c = data.sample_weight
         # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
         weightings = [each / each.mean() for each in folds.weights(c)]
@@ -118,8 +124,11 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         wide = data.matrix.capabilities.whole and gathers_columns(data.matrix.profile, session.tuning)
         if session.method != "auto" or not (wide or sums_moments(data.matrix.d, len(folds) + 1, session.tuning)):
             return in_passes
-        paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
         everybody = [*weightings, np.ones(len(data.y)) if c is None else c / c.mean()]
+        if data.y.shape[1] == 1 and data.matrix.capabilities.whole:
+            single = data._replace(y=np.ascontiguousarray(data.y[:, 0]))
+            return partial(_of_one_output, QuadraticPaths(session, single, folds, everybody, self._posing), errors, in_passes)
+        paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             apart = (alphas == 0.0) | (ratio == 0.0)  # these have another dual, and no threshold at which a path stops
@@ -129,6 +138,10 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
             yield from in_passes(ratio, alphas[apart])
 
         return by_moments
+
+    def _posing(self, alpha: float, ratio: float) -> Any:
+        """Return the estimator of one output and one value, whose penalty has a threshold for each coefficient."""
+        return self._member(_OfOneOutput, alpha=alpha, l1_ratio=ratio)
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata routing: the splitter of ``fit`` takes metadata."""
@@ -154,6 +167,27 @@ class MultiTaskLassoCV(MultiTaskElasticNetCV):
 
 class _OverFolds(OverFolds, MultiTaskElasticNet):
     """The models of several folds, for one value."""
+
+
+class _OfOneOutput(OverFolds, ElasticNet):
+    """The same for one output."""
+
+
+def _of_one_output(
+    paths: QuadraticPaths, errors: _Errors, in_passes: Walk, ratio: float, alphas: np.ndarray
+) -> Iterator[Scored]:
+    """Yield the outcomes for decreasing alphas along the paths of an elastic net, of which this is one.
+
+    Newton steps on the norms of features would solve singular systems: the norm of one coefficient has no curvature.
+    """
+    done = 0
+    for found in paths.along(ratio, alphas[alphas > 0.0]):
+        folds = range(found.W.shape[1])
+        each = np.array([errors.of_models(f, found.W[:, f, None], found.b[:, f, None]) for f in folds])
+        for k, outcomes in enumerate(found.outcomes):
+            yield Scored(outcomes, each[:, k].tolist(), partial(found.final, k))
+        done += len(found)
+    yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
 
 
 def _by_moments(
