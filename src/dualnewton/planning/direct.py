@@ -32,6 +32,11 @@ def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
     return smaller <= tuning.fold_decomposition
 
 
+def factorises_each(values: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether ridge regression factorises a matrix for each strength instead of computing its eigenvalues for all of them."""
+    return values <= tuning.spectrum_factors
+
+
 def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of multi-task models keeps the d×d moments of all folds in memory."""
     return folds * d * d <= tuning.fold_moments

@@ -320,6 +320,9 @@ class Tuning:
     fold_decomposition : int
         Largest number of features (in ``RidgeCV``, or examples) for which cross-validation solves each fold from d×d or n×n
         moments.
+    spectrum_factors : int
+        Cholesky factors of a matrix that cost less than its eigenvalues and eigenvectors: these take as long as 13 to 17 of
+        them with 150 to 1000 rows, and as long as 6 with 50 rows.
     fold_moments : int
         Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
     shared_margins : int
@@ -440,6 +443,7 @@ class Tuning:
     fewest_directions: int = 5
     fewest_rows: int = 8
     fold_decomposition: int = 1500
+    spectrum_factors: int = 10
     fold_moments: int = 1 << 25
     shared_margins: int = 1 << 20
     fold_hessian: int = 2000

@@ -210,7 +210,7 @@ def _by_moments(
     ]
     for k, lam in enumerate(lams):
         own = [fold[k] for fold in each]
-        final = partial(_whole, session, like(whole, lam=lam), found[-1], k)
+        final = partial(_whole, paths, like(whole, lam=lam), found, k)
         yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
 
 
@@ -232,8 +232,8 @@ def _certified(
     return seen
 
 
-def _whole(session: GridSession, problem: Problem, path: JointPath, k: int) -> list[Result]:
-    return [path.solved(session, problem, k)]
+def _whole(paths: JointPaths, problem: Problem, found: Sequence[JointPath], k: int) -> list[Result]:
+    return [paths.of_all_rows(problem, found, k)]
 
 
 class _Errors:
