@@ -1,4 +1,4 @@
-"""Ridge regression with fewer examples than features, solved for all outputs and penalties from the n×n products of the examples."""
+"""Ridge regression with fewer examples than features, for all outputs and penalties from the n×n products of the examples."""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ def test_a_path_does_not_diverge_along_negative_eigenvalues_of_a_gram_matrix(see
     thresholds = feature_norms(along).max() * np.geomspace(1.0, 1e-10, 40)
     slopes, V, models = -along, np.zeros((K, d)), np.zeros((40, K, d))
     found = joint.path(H, along, squares, slopes, V, np.zeros(40), thresholds, 1e-4, 20, models)
-    values = 0.5 * np.square(models @ B.T - T.T).sum(axis=(1, 2)) + thresholds * [feature_norms(W).sum() for W in models]
+    values = 0.5 * np.square(models @ B.T - T.T).sum(axis=(1, 2)) + thresholds * [
+        feature_norms(W).sum() for W in models
+    ]
     assert found >= 20
     assert np.all(np.diff(values[:found]) <= 0.0)  # the objective falls with the penalty
     assert np.abs(V).max() < 10.0

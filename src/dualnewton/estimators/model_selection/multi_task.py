@@ -127,7 +127,9 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         everybody = [*weightings, np.ones(len(data.y)) if c is None else c / c.mean()]
         if data.y.shape[1] == 1 and data.matrix.capabilities.whole:
             single = data._replace(y=np.ascontiguousarray(data.y[:, 0]))
-            return partial(_of_one_output, QuadraticPaths(session, single, folds, everybody, self._posing), errors, in_passes)
+            return partial(
+                _of_one_output, QuadraticPaths(session, single, folds, everybody, self._posing), errors, in_passes
+            )
         paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
