@@ -329,9 +329,9 @@ class Tuning:
         Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together (8 MiB).
     fold_hessian, fold_hessian_passes : int, float
         Limits on the features and the cost in passes for which logistic folds take a Newton step with their own Hessians.
-    cold_entries : int
-        Largest number of entries of X for which the models of a grid start at w = 0: certificates of their starts take longer
-        than the steps that they save.
+    cold_entries, cold_rows : int, int
+        Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w = 0:
+        certificates of their starts take longer than the steps that they save.
     choice_size : int
         Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
     """
@@ -449,6 +449,7 @@ class Tuning:
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
     cold_entries: int = 1 << 15
+    cold_rows: int = 4
     choice_size: int = 2000
 
 

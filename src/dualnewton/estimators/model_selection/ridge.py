@@ -37,11 +37,12 @@ from dualnewton.interop.specification import Specification
 from dualnewton.losses import Squared
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.direct import decomposes_folds
+from dualnewton.planning.direct import decomposes_folds, factorises_each
 from dualnewton.run.result import Result
 
-DECOMPOSED = "least squares by decompositions of the moments or of the Gram matrix"
-"""The reason in the plan of a direct solution."""
+DECOMPOSED = "least squares for all alphas by one eigendecomposition of the moments or of the Gram matrix"
+FACTORISED = "least squares by a factor of the moments or of the Gram matrix for each alpha"
+"""The reasons in the plan of a direct solution."""
 
 ALIKE = 100.0
 """Ratio of two alphas up to which the smaller one bounds the scores of both: the bound is a multiple of √alpha at most."""
@@ -323,7 +324,8 @@ class _Exact:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
         problems = self.model._posed_at(self.data, alpha, weightings)
-        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), DECOMPOSED)
+        reason = FACTORISED if factorises_each(len(self.alphas)) else DECOMPOSED
+        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
 
 
 class _ByPasses:

@@ -22,7 +22,7 @@ from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
-SWEEPS, RENT, MOST_SWEEPS = 8, 10.0, 300
+SWEEPS, RENT, MOST_SWEEPS = 8, 4.0, 300
 """Sweeps between two Newton steps: at least; the divisor of used²/size that gives how many cost as much as a step, for used
 features of a set of some size; and at most."""
 
