@@ -53,8 +53,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model.
 
     Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
-    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition; if both
-    features and examples are many, the models are fitted in shared passes.
+    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition, or from
+    a factor for each value if these are few; if both features and examples are many, the models are fitted in shared passes.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; differences and additions:
 
