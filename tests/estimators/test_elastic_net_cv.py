@@ -95,3 +95,15 @@ def test_what_cannot_be_tried_is_refused(settings, message):
         dn.ElasticNetCV(**settings).fit(X, y)
     with pytest.raises(ValueError, match="1d array"):
         dn.ElasticNetCV().fit(X, np.stack([y, y], axis=1))
+
+
+def test_sparse_rows_with_more_features_in_use_than_rows_have_the_models_of_dense_ones():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 160)) * (rng.random((40, 160)) < 0.3)
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(40)
+    options = {"l1_ratio": 0.1, "cv": 3, "alphas": 15, "tol": 1e-8}
+    dense, sparse = (dn.ElasticNetCV(**options).fit(A, y) for A in (X, sp.csr_array(X)))
+    assert np.count_nonzero(sparse.coef_) > 40
+    assert sparse.alpha_ == pytest.approx(dense.alpha_, rel=1e-12)
+    np.testing.assert_allclose(sparse.mse_path_, dense.mse_path_, rtol=1e-4)
+    assert max(certificate.relative_gap for certificate in sparse.certificates_.ravel()) <= 1e-8

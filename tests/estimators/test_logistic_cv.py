@@ -190,3 +190,13 @@ def test_the_warning_names_the_values_that_missed():
         dn.LogisticRegressionCV(Cs=[0.1, 100.0], cv=3, max_iter=1, tol=1e-12).fit(X, y)
     with pytest.warns(ConvergenceWarning, match=r"\(alpha = [\d.e-]+.*more\)"):
         dn.LassoCV(alphas=40, cv=3, tol=0.0).fit(X, X[:, 0] + y)
+
+
+def test_several_classes_converge_at_weak_penalties():
+    """Each fold starts on the line through its last two models: from the model of all rows it had stopped at ``max_iter``."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((300, 150))
+    y = np.digitize(X[:, 0] + rng.standard_normal(300), [-0.5, 0.5])
+    model = dn.LogisticRegressionCV(cv=3, l1_ratios=(0.0,), use_legacy_attributes=False).fit(X, y)
+    assert max(certificate.relative_gap for certificate in model.certificates_.ravel()) <= model.tol
+    assert model.n_iter_.max() <= 40

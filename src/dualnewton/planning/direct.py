@@ -32,6 +32,11 @@ def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
     return smaller <= tuning.fold_decomposition
 
 
+def factorises_each(values: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether ridge regression factorises a matrix for each strength instead of computing its eigenvalues for all of them."""
+    return values <= tuning.spectrum_factors
+
+
 def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of multi-task models keeps the d×d moments of all folds in memory."""
     return folds * d * d <= tuning.fold_moments
@@ -67,9 +72,11 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
 def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """Whether the models of a grid start at w = 0: a direct solver of small dense data then ends with one certificate of all.
 
-    Starts from other models are certified before the first step, and compared by their dual bounds.
+    Starts from other models are certified before the first step. With few rows for each feature they save more: the models of
+    weak penalties are far from w = 0.
     """
-    return not profile.sparse and profile.n * profile.d <= tuning.cold_entries
+    many_rows = profile.n >= tuning.cold_rows * profile.d
+    return not profile.sparse and many_rows and profile.n * profile.d <= tuning.cold_entries
 
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:

@@ -334,6 +334,9 @@ class Tuning:
     fold_decomposition : int
         Largest number of features (in ``RidgeCV``, or examples) for which cross-validation solves each fold from d×d or n×n
         moments.
+    spectrum_factors : int
+        Cholesky factors of a matrix that cost less than its eigenvalues and eigenvectors: these take as long as 13 to 17 of
+        them with 150 to 1000 rows, and as long as 6 with 50 rows.
     fold_moments : int
         Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
     shared_margins : int
@@ -341,9 +344,9 @@ class Tuning:
         the workers for each array of margins (128 MiB). Shared passes took less time for all sizes measured.
     fold_hessian, fold_hessian_passes : int, float
         Limits on the features and the cost in passes for which logistic folds take a Newton step with their own Hessians.
-    cold_entries : int
-        Largest number of entries of X for which the models of a grid start at w = 0: certificates of their starts take longer
-        than the steps that they save.
+    cold_entries, cold_rows : int, int
+        Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w = 0:
+        certificates of their starts take longer than the steps that they save.
     choice_size : int
         Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
     """
@@ -463,11 +466,13 @@ class Tuning:
     fewest_directions: int = 5
     fewest_rows: int = 8
     fold_decomposition: int = 1500
+    spectrum_factors: int = 10
     fold_moments: int = 1 << 25
     shared_margins: int = 1 << 24
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
     cold_entries: int = 1 << 15
+    cold_rows: int = 4
     choice_size: int = 2000
 
 

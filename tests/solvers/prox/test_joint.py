@@ -101,6 +101,30 @@ def test_newton_steps_of_the_kernel_finish_where_features_nearly_coincide(column
         np.testing.assert_allclose(model, exact, atol=1e-4)
 
 
+@pytest.mark.parametrize("seed", [11, 14, 155])
+def test_a_path_does_not_diverge_along_negative_eigenvalues_of_a_gram_matrix(seed):
+    """Sums of products of rows have them by rounding. Long Newton steps along them had seemed to decrease the objective."""
+    from dualnewton.kernels import joint
+
+    rng = np.random.default_rng(seed)
+    rank, d, K = int(rng.integers(3, 8)), int(rng.integers(8, 14)), 3
+    B = rng.standard_normal((rank, d))
+    T = B @ rng.standard_normal((d, K))
+    null = np.linalg.svd(B)[2][rank:]
+    H = B.T @ B
+    H -= 2.0**-50 * np.linalg.norm(H, 2) * null.T @ null
+    along, squares = np.ascontiguousarray((B.T @ T).T), float(np.vdot(T, T))
+    thresholds = feature_norms(along).max() * np.geomspace(1.0, 1e-10, 40)
+    slopes, V, models = -along, np.zeros((K, d)), np.zeros((40, K, d))
+    found = joint.path(H, along, squares, slopes, V, np.zeros(40), thresholds, 1e-4, 20, models)
+    values = 0.5 * np.square(models @ B.T - T.T).sum(axis=(1, 2)) + thresholds * [
+        feature_norms(W).sum() for W in models
+    ]
+    assert found >= 20
+    assert np.all(np.diff(values[:found]) <= 0.0)  # the objective falls with the penalty
+    assert np.abs(V).max() < 10.0
+
+
 def test_newton_steps_by_conjugate_gradients_end_at_the_same_minimum(monkeypatch):
     H, slopes, start, penalty = quadratic(3, m=20)
     exact = minimise(H, slopes, start, penalty)

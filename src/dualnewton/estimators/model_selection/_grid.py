@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,12 @@ from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.alike import like
-from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import starts_cold
 from dualnewton.run.result import Result
 
-HIGHER = 2.0
-"""Ratio of the dual bounds of a fold's last model and of the model of all rows above which a fit starts at the former."""
+FARTHEST = 2.0
+"""Largest distance of a start from the last model, as a multiple of the distance of the last two models."""
 
 
 class OverFolds:
@@ -29,7 +30,7 @@ class OverFolds:
     weightings : sequence of arrays of shape (n,), or None for ones
         c, used instead of the weights of the data.
     last : results, optional
-        The models of these weightings for the preceding value.
+        Where the models of these weightings start, by their models for the preceding values.
     cold : bool
         Whether the solver starts at w = 0.
     """
@@ -38,12 +39,17 @@ class OverFolds:
     last: Sequence[Result] | None = None
     cold: bool = False
 
-    def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
-        """Return the model of all rows for each problem, or that of the last value if its dual bound is clearly higher.
+    @property
+    def _log_strength(self) -> float:
+        """The logarithm of the strength of the penalty, −∞ for none."""
+        own: Any = self
+        return math.log(own.alpha) if own.alpha > 0.0 else -math.inf
 
-        With a strong penalty the model of all rows is the nearer one. With a weak penalty it may be a bad start: if the
-        classes are separable without the rows that a fold leaves out, its coefficients are far from those of the fold, and
-        Newton's method needs many short steps from there.
+    def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
+        """Return the starts of these weightings, with the dual point of all rows for this value.
+
+        With a weak penalty the model of all rows may be a bad start: if the classes are separable without the rows that a fold
+        leaves out, its coefficients are far from those of the fold, and Newton's method needs many short steps from there.
         """
         if self.cold:
             return None
@@ -51,8 +57,7 @@ class OverFolds:
         whole, last = own._starts(problems, before), own._starts(problems, self.last)
         if whole is None or last is None:
             return whole or last
-        pairs = zip(whole, last, _duals(problems, whole), _duals(problems, last), strict=True)
-        return [mine if dual > HIGHER * other else start for start, mine, other, dual in pairs]
+        return [replace(start, w=mine.w, intercept=mine.intercept) for start, mine in zip(whole, last, strict=True)]
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Problem]:
         first, *others = self.weightings
@@ -62,11 +67,34 @@ class OverFolds:
         return [*problems, *(like(problem, sample_weight=c) for c in placed for problem in problems)]
 
 
-def _duals(problems: Sequence[Problem], starts: Sequence[Result]) -> list[float]:
-    """Return the lower bound on the minimum of each problem that its start proves."""
-    alphas = [problem.dual_near(start.alpha) for problem, start in zip(problems, starts, strict=True)]
-    pairs = certify_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)
-    return [pair.certificate.dual for pair in pairs]
+class _Trail:
+    """The models of some problems for the last two values of a grid, from which those of the next value start."""
+
+    def __init__(self) -> None:
+        self.strengths: list[float] = []
+        self.models: list[Sequence[Result]] = []
+
+    def add(self, strength: float, models: Sequence[Result]) -> None:
+        """Store the models of a value, whose logarithm is given."""
+        self.strengths, self.models = [*self.strengths[-1:], strength], [*self.models[-1:], models]
+
+    def ahead(self, strength: float) -> list[Result] | None:
+        """Return starts on the line through the last two models; None if there are no models.
+
+        With weaker penalties coefficients grow, of separable classes about linearly in log C. A coefficient that would change
+        its sign, or is zero, stays where it is.
+        """
+        if len(self.models) < 2:
+            return list(self.models[0]) if self.models else None
+        before, last = self.strengths
+        part = (strength - last) / (last - before) if last != before else 0.0
+        part = min(part, FARTHEST) if math.isfinite(part) else 0.0
+        found = []
+        for old, new in zip(*self.models, strict=True):
+            moved = new.w + part * (new.w - old.w)
+            w = np.where(moved * new.w > 0.0, moved, new.w)
+            found.append(replace(new, w=w, intercept=new.intercept + part * (new.intercept - old.intercept)))
+        return found
 
 
 def fit_together(
@@ -104,7 +132,7 @@ def walk_values(
     session : GridSession
         Two of its stages are used for each member.
     members : iterable of (str, estimator)
-        Estimators of the kind :class:`OverFolds`, from the strongest penalty to the weakest, since each starts from the one
+        Estimators of the kind :class:`OverFolds`, from the strongest penalty to the weakest, since each starts from those
         before.
     data : Data
         All rows.
@@ -113,15 +141,16 @@ def walk_values(
     of_folds : sequence of arrays of shape (n,)
         The weights of the rows in each fold.
     """
-    before: list[Result] | None = None
-    found: list[Result] | None = None
+    wholes, folds = _Trail(), _Trail()
     cold = starts_cold(data.matrix.profile, session.tuning)
     for name, member in members:
-        member.cold = cold
+        member.cold, strength = cold, member._log_strength
         session.begin(f"{name}, all rows")
         member.weightings = [c]
-        before = member._results(session, data, before)
+        whole = member._results(session, data, wholes.ahead(strength))
         session.begin(f"{name}, {len(of_folds)} folds")
-        member.weightings, member.last = of_folds, found
-        found = member._results(session, data, before * len(of_folds))
-        yield before, found
+        member.weightings, member.last = of_folds, folds.ahead(strength)
+        found = member._results(session, data, whole * len(of_folds))
+        wholes.add(strength, whole)
+        folds.add(strength, found)
+        yield whole, found

@@ -104,6 +104,10 @@ class JointPaths:
         W = path.W[:, 0] if problem.columns == 1 else path.W
         return Verifier(self.moments[fold], problem).certificates(W, path.b, np.asarray(lams))
 
+    def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> Result:
+        """Return the model of all rows for alpha k, whose problem is given."""
+        return found[-1].solved(self.session, problem, k)
+
     def _path(self, own: Centred, squares: float, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         H, along = np.ascontiguousarray(own.second), np.ascontiguousarray(own.cross.T)
         slopes, V, models = -along, np.zeros(along.shape), np.zeros((len(ridges), *along.shape))
@@ -156,14 +160,16 @@ class JointPaths:
 class JointColumns(JointPaths):
     """The same for dense data with fewer rows than features: products of the features in use only, and interpolated models.
 
+    The model of all rows is fitted for one alpha only.
     See :mod:`dualnewton.solvers.prox.joint_paths`.
     """
 
     def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
-        self.n, self.data, self.weights = n, data, folds.and_all_rows().weights(c)
+        self.n, self.data, self.weights = n, data, folds.weights(c)
         self.fit_intercept = fit_intercept
 
     def along(self, ratio: float, alphas: np.ndarray, tol: float) -> list[Path]:
+        """Return the paths of the folds."""
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
         return [self._of_fold(c, ridges, thresholds, tol) for c in self.weights]
 
@@ -174,6 +180,9 @@ class JointColumns(JointPaths):
             part = slice(low, low + step)
             certificates += certify_path(problem, lams[part], path.W[part], path.b[part])
         return certificates
+
+    def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> Result:  # noqa: ARG002
+        return self.session.solve([problem])[0]
 
     def _of_fold(self, c: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         rows = np.flatnonzero(c)

@@ -15,6 +15,8 @@ import numpy as np
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.matrix import Data
 from dualnewton.objective.moments import Moments, origin_of
+from dualnewton.planning.direct import factorises_each
+from dualnewton.solvers.primal.curvature import Cholesky
 
 
 def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
@@ -25,6 +27,15 @@ def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, 
     groups = [Moments.of(data, Y, c * (group == k), origin) for k in range(kinds.shape[1])]
     parts = [[groups[k].times(count) for k, count in enumerate(counts) if count > 0.0] for counts in kinds]
     return [reduce(add, own) for own in parts]
+
+
+def models_of(moments: Moments, alphas: np.ndarray, *, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return W of shape (alphas, K, d) and b of shape (alphas, K) for some moments."""
+    if not factorises_each(len(alphas)):
+        return ByFeatures(moments, fit_intercept=fit_intercept).models(alphas)
+    second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
+    W = np.stack([Cholesky(second.copy(), np.full(len(second), alpha)).solve(cross).T for alpha in alphas])
+    return W, target_mean - W @ mean
 
 
 class ByFeatures:

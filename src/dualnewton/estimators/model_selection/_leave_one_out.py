@@ -84,11 +84,12 @@ def _by_examples(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, f
     inside, outside = np.flatnonzero(c > 0.0), np.flatnonzero(c == 0.0)
     products = data.row_gram(inside if outside.size else slice(None))  # a slice is not copied
     found = ByExamples(products, Y[inside], c[inside], fit_intercept=fit_intercept)
+    values, vectors = found.spectrum
     W, b = found.models(data, inside, Y[inside], alphas)
     errors = np.empty((len(alphas), *Y.shape))
     for k, alpha in enumerate(alphas):
         # r_i = alpha v_i/s_i and 1 − h_i = alpha times the diagonal of the inverse: alpha cancels.
-        diagonal = np.square(found.vectors) @ (1.0 / (found.values + alpha))
+        diagonal = np.square(vectors) @ (1.0 / (values + alpha))
         errors[k, inside] = found.duals(alpha) / (found.s * diagonal)[:, None]
         if outside.size:
             errors[k, outside] = Y[outside] - (data.times(W[k].T)[outside] + b[k])

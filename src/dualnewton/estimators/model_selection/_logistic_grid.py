@@ -270,6 +270,10 @@ class _OverFolds(OverFolds, LogisticRegression):
     neighbours: Neighbours | None = None
     few: FewCoordinates | None = None
 
+    @property
+    def _log_strength(self) -> float:
+        return -math.log(self.C)
+
     def _results(self, session: Any, data: Data, before: Sequence[Result] | None) -> list[Result]:
         if self.few is None or self.l1_ratio or math.isinf(self.C):
             return self._fitted_results(session, data, before)
@@ -283,7 +287,8 @@ class _OverFolds(OverFolds, LogisticRegression):
         if self.neighbours is None or before is None or not several or math.isinf(self.C) or self.l1_ratio:
             return super()._results(session, data, before)
         problems: Any = self._problems(data)
-        return self.neighbours.fit(session, problems, before[: len(before) // len(self.weightings)])
+        whole = before[: len(before) // len(self.weightings)]
+        return self.neighbours.fit(session, problems, whole, self._starts(problems, before) or before)
 
 
 class _Fitted(LogisticRegression):

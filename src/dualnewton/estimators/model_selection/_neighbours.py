@@ -33,7 +33,7 @@ SHORTER, MOST_STEPS = 0.3, 8
 """Factor by which a further step must lessen the expected gap of a fold, else it is the last; and the most steps."""
 
 FAR = 0.1
-"""Relative gap after a step above which the fold starts from the model of all rows instead."""
+"""Relative gap after a step above which the fold is fitted from another start."""
 
 
 class Neighbours:
@@ -56,10 +56,15 @@ class Neighbours:
         """Whether such steps cost less than passes over the data."""
         return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning)
 
-    def fit(self, session: GridSession, problems: Sequence[Problem], whole: Sequence[Result]) -> list[Result]:
-        """Return the results of the folds, one after the other, from those of all rows, of which there is one for each class."""
+    def fit(
+        self, session: GridSession, problems: Sequence[Problem], whole: Sequence[Result], starts: Sequence[Result]
+    ) -> list[Result]:
+        """Return the results of the folds, one after the other, from those of all rows, of which there is one for each class.
+
+        Folds that such steps do not reach are fitted from ``starts``.
+        """
         if not self.useful:
-            return session.solve(problems, [*whole] * len(self.kinds))
+            return session.solve(problems, starts)
         models = [self._steps(problems[k], result) for k, result in enumerate(whole)]
         tried = [own[fold] for fold in range(len(self.kinds)) for own in models]
         best = [replace(each, w=own.w, b=own.intercept) for each, own in zip(tried, cycle(whole), strict=False)]
@@ -71,10 +76,8 @@ class Neighbours:
         # With a weaker penalty the models of the folds are farther apart: if no step sufficed, no later one will.
         self.useful = len(missed) < len(results)
         if missed:
-            starts = [
-                results[k] if results[k].certificate.relative_gap < FAR else whole[k % len(whole)] for k in missed
-            ]
-            better = session.solve([problems[k] for k in missed], starts)
+            nearer = [results[k] if results[k].certificate.relative_gap < FAR else starts[k] for k in missed]
+            better = session.solve([problems[k] for k in missed], nearer)
             for k, result in zip(missed, better, strict=True):
                 results[k] = result
         return results

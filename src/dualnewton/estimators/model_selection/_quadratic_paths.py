@@ -2,10 +2,10 @@
 
     n P(w, b) = (n/Σc) Σ_i ½ c_i (x_iᵀw + b − y_i)² + nλ g(w)
 
-The models of all folds, and of all rows, are fitted together for decreasing alphas (:mod:`dualnewton.solvers.prox.paths`).
-With few features the models are computed from the moments of the rows, and the verifier certifies them from the same moments
-(:mod:`dualnewton.objective.moments`); with many, shared passes over the data certify several at a time. A model whose
-certificate misses the tolerance is solved again separately.
+The models of all folds are fitted together for decreasing alphas (:mod:`dualnewton.solvers.prox.paths`). With few features the
+models, and those of all rows, are computed from the moments of the rows, and the verifier certifies them from the same moments
+(:mod:`dualnewton.objective.moments`). With many features, shared passes over the data certify several at a time, and the model
+of all rows is fitted for the chosen alpha only. A model whose certificate misses the tolerance is solved again separately.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Fitted:
 
 
 class QuadraticPaths:
-    """The paths of all folds, and of all rows.
+    """The paths of all folds, and the model of all rows.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class QuadraticPaths:
     ) -> None:
         self.session, self.data, self.weightings, self.pose = session, data, weightings, pose
         kind = _ByMoments if sums_moments(data.matrix.profile, session.tuning) else _ByColumns
-        self.means = kind(session, data, folds.and_all_rows(), fit_intercept=pose(1.0, 0.5).fit_intercept)
+        self.means = kind(session, data, folds, fit_intercept=pose(1.0, 0.5).fit_intercept)
 
     def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
         """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing."""
@@ -124,8 +124,7 @@ class QuadraticPaths:
         outcomes = self.means.certified(models)
 
         def final(k: int) -> list[Result]:
-            own = [stretch.W[k, folds]], [float(stretch.b[k, folds])]
-            return finished(self.session, posed[k][folds:], *own, self.means.reason)
+            return self.means.of_all_rows(posed[k][folds], stretch, k)
 
         return Fitted(models.W, models.b, outcomes, final)
 
@@ -164,6 +163,10 @@ class _Means(ABC):
     def certified(self, models: _Models) -> list[list[Outcome]]:
         """Certify the models of the folds for each λ; replace those that miss the tolerance."""
 
+    @abstractmethod
+    def of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
+        """Return the model of all rows for λ number k of a stretch, whose problem is given."""
+
     def _better(self, models: _Models, places: Sequence[tuple[int, int]]) -> list[Outcome]:
         """Certify models on the data, improve those that miss the tolerance, and store them."""
         W, b = models.W, models.b
@@ -183,7 +186,7 @@ class _ByMoments(_Means):
     reason = BY_MOMENTS
 
     def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
-        self.session = session
+        self.session, folds = session, folds.and_all_rows()
         n, d = data.X.shape
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
         moments = moments_of_folds(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
@@ -211,6 +214,9 @@ class _ByMoments(_Means):
         self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
         return outcomes
 
+    def of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
+        return finished(self.session, [problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
+
 
 class _ByColumns(_Means):
     reason = BY_COLUMNS
@@ -231,3 +237,6 @@ class _ByColumns(_Means):
         values, folds = models.b.shape
         found = self._better(models, list(np.ndindex(values, folds)))
         return [found[k * folds : (k + 1) * folds] for k in range(values)]
+
+    def of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:  # noqa: ARG002
+        return self.session.solve([problem])

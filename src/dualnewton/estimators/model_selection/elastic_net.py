@@ -32,8 +32,8 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
     """Least squares with a penalty that selects features, chosen by cross-validation, with a certificate for each model.
 
     With few features the moments of all folds come from one pass over the data, and the models of a fold are computed along the
-    grid from them; then all models are certified. With many features, the models of all folds are fitted together in shared
-    passes, starting from the model of all rows.
+    grid from them; then all models are certified. With many features, the models of all folds are fitted together over a growing
+    set of features, which shared passes check, and the model of all rows for the chosen value only.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; differences and additions:
 

@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data
+from dualnewton.estimators.elastic_net import ElasticNet
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._certified import TOGETHER
@@ -20,6 +21,7 @@ from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._joint_paths import JointColumns, JointPaths
 from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
+from dualnewton.estimators.model_selection._quadratic_paths import QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
 from dualnewton.objective.alike import like
@@ -37,14 +39,18 @@ class Scored(NamedTuple):
     final: Callable[[], list[Result]]
 
 
+Walk = Callable[[float, np.ndarray], Iterator[Scored]]
+"""Fits a decreasing grid of alphas for an l1_ratio and yields the outcome for each."""
+
+
 @estimator
 class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
 
     If the d×d moments of all folds fit into memory, they come from one pass over the data, and the models of a fold are computed
     along the grid and certified from them. With fewer dense rows than features, the models of some alphas are solved for, and
-    those between are interpolated. Otherwise the models of all folds are fitted together in shared passes, starting from the
-    model of all rows.
+    those between are interpolated. One output is an elastic net, and fitted as one. Otherwise the models of all folds are fitted
+    together in shared passes.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; differences and
     additions:
@@ -94,8 +100,8 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
     # Fits ---------------------------------------------------------------------------------------------------------------
 
-    def _walk(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Scored]]:
-        """Return a function that fits a decreasing grid of alphas for an l1_ratio and yields the outcome for each."""
+    def _walk(self, session: GridSession, data: Data, folds: Folds) -> Walk:
+        """Return the way of fitting that suits the data."""
         c = data.sample_weight
         # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
         weightings = [each / each.mean() for each in folds.weights(c)]
@@ -118,8 +124,13 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         wide = data.matrix.capabilities.whole and gathers_columns(data.matrix.profile, session.tuning)
         if session.method != "auto" or not (wide or sums_moments(data.matrix.d, len(folds) + 1, session.tuning)):
             return in_passes
-        paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
         everybody = [*weightings, np.ones(len(data.y)) if c is None else c / c.mean()]
+        if data.y.shape[1] == 1 and data.matrix.capabilities.whole:
+            single = data._replace(y=np.ascontiguousarray(data.y[:, 0]))
+            return partial(
+                _of_one_output, QuadraticPaths(session, single, folds, everybody, self._posing), errors, in_passes
+            )
+        paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             apart = (alphas == 0.0) | (ratio == 0.0)  # these have another dual, and no threshold at which a path stops
@@ -129,6 +140,10 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
             yield from in_passes(ratio, alphas[apart])
 
         return by_moments
+
+    def _posing(self, alpha: float, ratio: float) -> Any:
+        """Return the estimator of one output and one value, whose penalty has a threshold for each coefficient."""
+        return self._member(_OfOneOutput, alpha=alpha, l1_ratio=ratio)
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata routing: the splitter of ``fit`` takes metadata."""
@@ -156,6 +171,27 @@ class _OverFolds(OverFolds, MultiTaskElasticNet):
     """The models of several folds, for one value."""
 
 
+class _OfOneOutput(OverFolds, ElasticNet):
+    """The same for one output."""
+
+
+def _of_one_output(
+    paths: QuadraticPaths, errors: _Errors, in_passes: Walk, ratio: float, alphas: np.ndarray
+) -> Iterator[Scored]:
+    """Yield the outcomes for decreasing alphas along the paths of an elastic net, of which this is one.
+
+    Newton steps on the norms of features would solve singular systems: the norm of one coefficient has no curvature.
+    """
+    done = 0
+    for found in paths.along(ratio, alphas[alphas > 0.0]):
+        folds = range(found.W.shape[1])
+        each = np.array([errors.of_models(f, found.W[:, f, None], found.b[:, f, None]) for f in folds])
+        for k, outcomes in enumerate(found.outcomes):
+            yield Scored(outcomes, each[:, k].tolist(), partial(found.final, k))
+        done += len(found)
+    yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
+
+
 def _by_moments(
     paths: JointPaths, posed: Sequence[Problem], errors: _Errors, ratio: float, alphas: np.ndarray
 ) -> Iterator[Scored]:
@@ -176,7 +212,7 @@ def _by_moments(
     ]
     for k, lam in enumerate(lams):
         own = [fold[k] for fold in each]
-        final = partial(_whole, session, like(whole, lam=lam), found[-1], k)
+        final = partial(_whole, paths, like(whole, lam=lam), found, k)
         yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
 
 
@@ -198,8 +234,8 @@ def _certified(
     return seen
 
 
-def _whole(session: GridSession, problem: Problem, path: JointPath, k: int) -> list[Result]:
-    return [path.solved(session, problem, k)]
+def _whole(paths: JointPaths, problem: Problem, found: Sequence[JointPath], k: int) -> list[Result]:
+    return [paths.of_all_rows(problem, found, k)]
 
 
 class _Errors:

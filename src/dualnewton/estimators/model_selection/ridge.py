@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from itertools import pairwise, product
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._held_out import HeldOut
-from dualnewton.estimators.model_selection._least_squares import ByFeatures, moments_of_folds
+from dualnewton.estimators.model_selection._least_squares import models_of, moments_of_folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
@@ -36,11 +37,15 @@ from dualnewton.interop.specification import Specification
 from dualnewton.losses import Squared
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.direct import decomposes_folds
+from dualnewton.planning.direct import decomposes_folds, factorises_each
 from dualnewton.run.result import Result
 
 DECOMPOSED = "least squares for all alphas by one eigendecomposition of the moments or of the Gram matrix"
-"""The reason in the plan of a direct solution."""
+FACTORISED = "least squares by a factor of the moments or of the Gram matrix for each alpha"
+"""The reasons in the plan of a direct solution."""
+
+ALIKE = 100.0
+"""Ratio of two alphas up to which the smaller one bounds the scores of both: the bound is a multiple of √alpha at most."""
 
 
 @estimator
@@ -48,8 +53,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model.
 
     Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
-    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition; if both
-    features and examples are many, the models are fitted in shared passes.
+    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition, or from
+    a factor for each value if these are few; if both features and examples are many, the models are fitted in shared passes.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; differences and additions:
 
@@ -226,10 +231,19 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             reason = "without a penalty, linearly dependent features leave the models unbounded"
             given = data.matrix, folds, None, session.tuning
             proofs = LeastSquaresProofs(*given, fit_intercept=self.fit_intercept, normalised=False)
-            for k, fold in np.ndindex(scores.shape):
-                factor = proofs.factor(fold, float(alphas[k]) / len(data.y))
-                proof, y = outcomes[k][fold][0].certificate, data.y[folds.tests[fold]]
-                ends[k, fold] = proofs.interval(scoring, factor, proof, float(scores[k, fold]), y)
+            # A bound for an alpha holds for larger ones, and the gaps of exact solutions are rounding: it usually suffices.
+            for bounded in (_representatives(alphas), alphas):
+                known = {
+                    (fold, alpha): proofs.factor(fold, alpha / len(data.y))
+                    for fold, alpha in product(range(len(folds)), set(bounded.tolist()))
+                }
+                for k, fold in np.ndindex(scores.shape):
+                    proof, y = outcomes[k][fold][0].certificate, data.y[folds.tests[fold]]
+                    factor = known[fold, float(bounded[k])]
+                    ends[k, fold] = proofs.interval(scoring, factor, proof, float(scores[k, fold]), y)
+                found = choice.certificate(named, scores, ends, chosen, scoring, reason)
+                if found.proved:
+                    return found
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
 
     def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
@@ -278,7 +292,7 @@ class _Exact:
     def _by_features(self, Y: np.ndarray, c: np.ndarray, folds: Folds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fit_intercept = self.model.fit_intercept
         for moments in moments_of_folds(self.data.matrix, Y, c, folds, shift=fit_intercept):
-            yield ByFeatures(moments, fit_intercept=fit_intercept).models(self._positive)
+            yield models_of(moments, self._positive, fit_intercept=fit_intercept)
 
     def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         K = self.data.matrix.row_gram()
@@ -310,7 +324,8 @@ class _Exact:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
         problems = self.model._posed_at(self.data, alpha, weightings)
-        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), DECOMPOSED)
+        reason = FACTORISED if factorises_each(len(self.alphas)) else DECOMPOSED
+        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
 
 
 class _ByPasses:
@@ -337,6 +352,15 @@ class _ByPasses:
         if alpha == 0.0:
             return unpenalised(self.model, self.session, self.data, weightings)
         return self.session.solve(self.model._posed_at(self.data, alpha, weightings), before)
+
+
+def _representatives(alphas: np.ndarray) -> np.ndarray:
+    """Return for each alpha the least of those that are at most ``ALIKE`` times smaller, if all are put into such groups."""
+    order, found = np.argsort(alphas, kind="stable"), alphas.copy()
+    for before, place in pairwise(order):
+        if alphas[place] <= ALIKE * found[before]:
+            found[place] = found[before]
+    return found
 
 
 def unpenalised(model: RidgeCV, session: Session, data: Data, weightings: Sequence[np.ndarray | None]) -> list[Result]:

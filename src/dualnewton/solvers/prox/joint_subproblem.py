@@ -22,7 +22,7 @@ from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
-SWEEPS, RENT, MOST_SWEEPS = 8, 10.0, 300
+SWEEPS, RENT, MOST_SWEEPS = 8, 4.0, 300
 """Sweeps between two Newton steps: at least; the divisor of used²/size that gives how many cost as much as a step, for used
 features of a set of some size; and at most."""
 
@@ -39,6 +39,9 @@ ROUNDS, MOST_IN_VAIN, SHRINKS = 200, 6, 0.9
 
 HALVINGS = 8
 """Fractions 1, ½, ¼, … of a Newton step that are tried."""
+
+LOST = 16.0 * 2.0**-52
+"""Bound on the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)²."""
 
 LEVEL = 1e-14
 """Changes of the model below this fraction of its terms are rounding."""
@@ -224,6 +227,8 @@ class _Point:
         way = newton.solve(-gradient, self.deadline)
         bent, linear = way @ H, float(np.vdot(self.slopes[:, used], way))
         curved, before, steep = float(np.vdot(bent, way)), part.value(old), float(feature_norms(gradient).max())
+        # By rounding, H may have negative eigenvalues: see ``_longest_fraction`` in ``kernels/joint.py``.
+        curved += LOST * float(np.square(np.abs(way) @ np.sqrt(np.maximum(H.diagonal(), 0.0))).sum())
         for t in 0.5 ** np.arange(HALVINGS):
             new = old + t * way
             change = t * linear + 0.5 * t * t * curved + part.value(new) - before

@@ -309,12 +309,12 @@ class FromColumns(Paths):
         if self.systems is None:
             self._multiply(old)
         else:
-            self.systems.add(np.asarray(self.gathered.rows[old:], dtype=float))
+            self.systems.add(np.array(linear.to_dense(self.gathered.rows[old:]), dtype=float))
 
     def _turned_to_rows(self) -> RowSystems:
         """Drop the matrices of the features, and return the linear systems of the rows."""
         self.H, self.parts = np.zeros((len(self.c), 0, 0)), []
-        A, y = np.array(self.gathered.rows, dtype=float), self.y - self.target_mean[:, None]
+        A, y = np.array(linear.to_dense(self.gathered.rows), dtype=float), self.y - self.target_mean[:, None]
         return RowSystems(A, self.c, y, fit_intercept=self.fit_intercept)
 
     def _multiply(self, old: int) -> None:
@@ -415,7 +415,8 @@ class FromColumns(Paths):
         Once a model uses more features than it has rows, systems of the rows are smaller.
         """
         wide = np.any(np.count_nonzero(start, axis=1) > np.count_nonzero(self.c, axis=1))
-        if wide and self.systems is None and RowSystems.can_take(penalties[0]) and not self.data.profile.sparse:
+        dense = not linear.is_sparse(self.gathered.rows)
+        if wide and dense and self.systems is None and RowSystems.can_take(penalties[0]):
             self.systems = self._turned_to_rows()
         if self.systems is not None:
             return self.systems.walk(start, penalties, goals, is_over)

@@ -19,8 +19,10 @@ from dualnewton.solvers.deadline import Until
 from dualnewton.solvers.prox.rounds import ROUNDING
 from dualnewton.solvers.prox.subproblem import Penalty, minimise, rounds_of, sweep_of
 
-MOST = (40, 1)
-"""Rounds of the kernel, and the Newton steps of each that may end at a bound or a change of sign."""
+MOST = (40, 10)
+"""Rounds of the kernel, and the Newton steps of each that may end at a bound or a change of sign. (Where a model has as many
+nonzero features as rows, a step that ends at a change of sign exchanges one for another. Sweeps after each such step would undo
+it.)"""
 
 MOST_STEPS = 8
 """Steps of the active set method; where it converges at all, it needs fewer."""
