@@ -123,13 +123,14 @@ def _pairs(
     errors: list[float | None] = [None] * len(problems)
     if tol is not None:
         errors = rounding_bounds(problems, models, intercepts, found, tol)
-    # Sums over the dual points of a group are not kept: they differ in the last bits from those of one problem, which a run that
-    # is restored from a file computes.
-    keeps = len(problems) == 1 or is_elsewhere(problems[0].y)
+    # Sums over the dual points are kept for a later bound of rounding errors. Those of a group are not: they differ in the last
+    # bits from those of one problem, which a run that is restored from a file computes.
+    keeps = tol is None and (len(problems) == 1 or is_elsewhere(problems[0].y))
     pairs = []
     for w, b, (primal, bound), rounding in zip(models, intercepts, found, errors, strict=True):
         certificate = Certificate(primal, bound.value, rounding=rounding)
-        pairs.append(CertifiedPair(w, b, bound.alpha, certificate).with_sizes(bound.sizes if keeps else None))
+        pair = CertifiedPair(w, b, bound.alpha, certificate)
+        pairs.append(pair.with_sizes(bound.sizes) if keeps else pair)
     return pairs
 
 

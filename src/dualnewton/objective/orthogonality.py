@@ -130,7 +130,8 @@ def independence(
         if (found := _scaled(own, FLOAT64.gamma(size + 8))) is not None:
             return Independence(rows, kept, *found)
         last = rows, G, size
-    if one_sided or last is None:
+    # Relations between features are evaluated on all rows, which are not read again from files or copied here from elsewhere.
+    if one_sided or last is None or not problem.data.capabilities.whole:
         return None
     rows, G, size = last
     kept = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
