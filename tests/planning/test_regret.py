@@ -23,8 +23,8 @@ from dualnewton.planning.tuning import DEFAULT, Rates
 from tuned import tuned
 
 MEAN, WORST = 1.1, 5.5
-"""Bounds of the geometric mean and of the largest regret, choices of direct solvers included. On the recorded times they are 1.088
-and 5.2: an elastic net on 400×2000, which is solved directly since that loads no kernels."""
+"""Bounds of the geometric mean and of the largest regret, choices of direct solvers included. On the recorded times they are
+1.088 and 5.2: an elastic net on 400×2000, which is solved directly since that loads no kernels."""
 
 RECORD = json.loads(calibrate.FILE.read_text(encoding="utf-8"))
 
