@@ -36,8 +36,8 @@ FINEST = 2.0**20
 LARGEST = 2.0**53
 """Up to this, sums of integers have no rounding errors."""
 
-ENTRIES = 1 << 20
-"""Number of entries of X that are read at a time."""
+ENTRIES = 1 << 15
+"""Number of entries of X that are read at a time: intermediate arrays then stay in the cache."""
 
 
 def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> np.ndarray | None:

@@ -100,8 +100,9 @@ class Unpenalised(AroundProblem):
         """A proof that the features are linearly independent, for a loss whose curvature is constant: m_i = φ″_i."""
         if self.first is not None:
             return self.first.independence
-        size = self.d + self.unit.fit_intercept
-        return independence(self.unit, one_sided=self.one_sided, gram=self.view.constant_hessian[:size, :size])
+        size, known = self.d + self.unit.fit_intercept, vars(self.view).get("constant_hessian")  # few rows suffice otherwise
+        gram = None if known is None else known[:size, :size]
+        return independence(self.unit, one_sided=self.one_sided, gram=gram)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
