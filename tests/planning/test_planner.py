@@ -316,3 +316,17 @@ def test_many_rounds_of_a_given_tau_are_compiled_on_small_data_too():
     assert result.plan.compiled
     newton = dn.solve(many, method="newton", tol=1e-14)
     assert result.certificate.dual <= newton.certificate.primal <= result.certificate.primal * (1.0 + 1e-12)
+
+
+def test_the_speed_of_a_long_run_is_known_from_few_of_its_steps():
+    """A run of thousands of steps keeps a bounded number of residuals, which reach back over about half of it."""
+    X, y = np.eye(20), np.where(np.arange(20) % 2, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1e-3)
+    course = Switching(problem, dn.plan(problem, method="sdna", tau=1), 1e-9, free=True)
+    for epoch in range(1, 5001):
+        course.note(float(epoch), 0.5, 0.999**epoch)
+    history = course.state.history
+    assert len(history) <= 100
+    assert history[-1][0] == 5000.0
+    assert 2000.0 <= history[0][0] <= 2600.0
+    assert course._pace() == pytest.approx(-math.log(0.999))

@@ -17,6 +17,10 @@ from dualnewton.planning.planner import kinked_plans, offered
 from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, speed
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
+FINEST_HISTORY = 1.0 / 128.0
+"""Least distance of two steps whose residuals are kept, the last one excepted, as a fraction of the epochs: a long run would
+otherwise copy thousands of them at each step."""
+
 
 @dataclass(frozen=True)
 class SwitchingState:
@@ -28,7 +32,7 @@ class SwitchingState:
         The current plan.
     history : tuple of (float, float)
         The epochs done and the residual of the slowest model after steps on this plan: those in the second half of the run's
-        epochs and the one before, at least ``switch_window`` + 1 of them.
+        epochs and the one before, at least ``switch_window`` + 1 of them; steps that follow each other closely are left out.
     relative_gap : float
         The expected relative gap of the slowest model.
     """
@@ -84,7 +88,10 @@ class Switching:
 
         The speed is measured by the residual, since each certificate changes the ratio between the two.
         """
-        history = (*self.state.history, (epochs, residual))
+        history = self.state.history
+        if len(history) > 2 and history[-1][0] - history[-2][0] < FINEST_HISTORY * epochs:
+            history = history[:-1]
+        history = (*history, (epochs, residual))
         while len(history) > self.tuning.switch_window + 1 and 2.0 * history[1][0] <= epochs:
             history = history[1:]
         self.state = SwitchingState(self.state.plan, history, relative_gap)
