@@ -31,10 +31,10 @@ MULTIPLES = range(1, 13)
 """Factors by which a relation may have to be multiplied for its coefficients to be integers."""
 
 FINEST = 2.0**20
-"""Entries times this must be integers."""
+"""Factor by which entries of X are multiplied; all products must be integers."""
 
 LARGEST = 2.0**53
-"""Up to this, sums of integers have no rounding errors."""
+"""Sums of integers below this number have no rounding errors in float64."""
 
 ENTRIES = 1 << 15
 """Number of entries of X that are read at a time: intermediate arrays then stay in the cache."""
