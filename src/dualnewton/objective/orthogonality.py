@@ -71,8 +71,8 @@ class Independence(NamedTuple):
 
     Attributes
     ----------
-    rows : Selection, optional
-        The rows whose δ_i is not zero; all rows if None.
+    rows : Selection
+        The rows whose δ_i is not zero.
     kept : array of int, or ...
         The features that are neither zero nor linear combinations of others, and the intercept.
     scale : array
@@ -81,7 +81,7 @@ class Independence(NamedTuple):
         λ ≤ λ_min(SGS).
     """
 
-    rows: Selection | None
+    rows: Selection
     kept: Any
     scale: np.ndarray
     smallest: float
@@ -101,9 +101,7 @@ def room_of(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
     return np.where(room > OUTSIDE * away, room, 0.0)
 
 
-def independence(
-    problem: Problem, room: Any | None = None, *, one_sided: bool = False, gram: np.ndarray | None = None
-) -> Independence | None:
+def independence(problem: Problem, room: Any | None = None, *, one_sided: bool = False) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
     None if both proofs fail.
@@ -116,15 +114,13 @@ def independence(
         m_i; ones by default.
     one_sided : bool
         Whether a dual point needs (Ãᵀcα)_j ≤ 0 only. Then a feature that depends on others has a constraint of its own.
-    gram : array of shape (d, d) or (d + 1, d + 1), optional
-        G of all rows, if it is known; m is then not needed.
     """
     kept = _varying(problem)
     if kept is None:
         return None
     last = None
-    for rows, G in _grams(problem, room) if gram is None else [(None, gram)]:
-        size = problem.n if rows is None else rows.size
+    for rows, G in _grams(problem, room):
+        size = rows.size
         own = G if kept is Ellipsis else G[np.ix_(kept, kept)]
         # Each entry is a sum of products of three numbers.
         if (found := _scaled(own, FLOAT64.gamma(size + 8))) is not None:

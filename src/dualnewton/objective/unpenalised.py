@@ -100,10 +100,7 @@ class Unpenalised(AroundProblem):
         """A proof that the features are linearly independent, for a loss whose curvature is constant: m_i = φ″_i."""
         if self.first is not None:
             return self.first.independence
-        known = vars(self.view).get("constant_hessian")  # of all rows, if it was needed before; a few rows suffice
-        size = self.d + self.unit.fit_intercept
-        gram = None if known is None else known[:size, :size]
-        return independence(self.unit, one_sided=self.one_sided, gram=gram)
+        return independence(self.unit, one_sided=self.one_sided)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""

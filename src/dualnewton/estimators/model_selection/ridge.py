@@ -324,7 +324,7 @@ class _Exact:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
         problems = self.model._posed_at(self.data, alpha, weightings)
-        reason = FACTORISED if factorises_each(len(self.alphas)) else DECOMPOSED
+        reason = FACTORISED if factorises_each(len(self._positive)) else DECOMPOSED
         return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
 
 
