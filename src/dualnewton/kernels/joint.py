@@ -29,7 +29,7 @@ RENT = 50
 this many are tried before a Newton step."""
 
 CANCELLED = 16.0 * 2.0**-52
-"""Bound on the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)², for H a sum of products of centred rows."""
+"""Allowance for the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)², for H a sum of products of centred rows."""
 
 LARGEST_FACTOR, HALVINGS = 1000, 8
 """Largest number of nonzero features for Newton steps, and number of fractions 1, ½, ¼, … of a step that are tried."""

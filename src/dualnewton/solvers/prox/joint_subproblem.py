@@ -40,8 +40,9 @@ ROUNDS, MOST_IN_VAIN, SHRINKS = 200, 6, 0.9
 HALVINGS = 8
 """Fractions 1, ½, ¼, … of a Newton step that are tried."""
 
-LOST = 16.0 * 2.0**-52
-"""Bound on the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)²."""
+CANCELLED = 16.0 * 2.0**-52
+"""Allowance for the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)²: that of ``kernels/joint.py``, which is not
+imported here, since it loads Numba."""
 
 LEVEL = 1e-14
 """Changes of the model below this fraction of its terms are rounding."""
@@ -228,7 +229,7 @@ class _Point:
         bent, linear = way @ H, float(np.vdot(self.slopes[:, used], way))
         curved, before, steep = float(np.vdot(bent, way)), part.value(old), float(feature_norms(gradient).max())
         # By rounding, H may have negative eigenvalues: see ``_longest_fraction`` in ``kernels/joint.py``.
-        curved += LOST * float(np.square(np.abs(way) @ np.sqrt(np.maximum(H.diagonal(), 0.0))).sum())
+        curved += CANCELLED * float(np.square(np.abs(way) @ np.sqrt(np.maximum(H.diagonal(), 0.0))).sum())
         for t in 0.5 ** np.arange(HALVINGS):
             new = old + t * way
             change = t * linear + 0.5 * t * t * curved + part.value(new) - before
