@@ -397,8 +397,7 @@ def as_data(X: Any) -> Data:
             total = sum_of_squares(entries)
             made[0].squares = total if entries.dtype == np.float64 else None
             return total
-        norms = made[0].feature_norms  # which each certificate needs as well
-        return float(norms.dot(norms))
+        return sum_of_squares(made[0].feature_norms)  # which each certificate needs as well
 
     data_matrix("X", X, squares, linear.in_order)
     return made[0]
