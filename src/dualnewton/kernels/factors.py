@@ -1,9 +1,10 @@
 """Cholesky factors of large matrices and solves with them, by square tiles.
 
-    cholesky(H, L, tile, first, last, counter, done, state, blas)   H = L Lᵀ, columns of tiles from ``first`` to ``last``
-    solve(L, tile, x, counter, done, state, blas)                   x = (L Lᵀ)⁻¹ x
+    cholesky(L, tile, first, last, counter, done, state, blas)   overwrite a matrix by its factor L, columns of tiles from
+                                                                 ``first`` to ``last``
+    solve(L, tile, x, counter, done, state, blas)                x = (L Lᵀ)⁻¹ x
 
-L is stored column by column, as the rows of an array in C order; its tiles on and below the diagonal are read and written. All
+L is stored column by column, as the rows of an array in C order; its entries on and below the diagonal are read and written. All
 threads call a kernel with the same arguments. Each takes the next tile from the counter, column by column, and waits until the
 tiles that it needs are ``done``: these come before it, so that another thread computes them. What is computed of a tile depends
 on the size alone, and so do its bits. The first number of ``state`` is set if the matrix is not positive definite. ``blas`` has
@@ -41,7 +42,7 @@ def _wait(done, place, state):
 
 
 @jit
-def _cholesky(H, L, tile, first, last, counter, done, state, blas):
+def _cholesky(L, tile, first, last, counter, done, state, blas):
     n, tiles = L.shape[0], -(-L.shape[0] // tile)
     j, before, task = first, 0, next_number(counter)
     while True:
@@ -50,21 +51,18 @@ def _cholesky(H, L, tile, first, last, counter, done, state, blas):
             j += 1
         if j >= last:
             return
-        if not _tile(H, L, n, tile, tiles, j + task - before, j, done, state, blas):
+        if not _tile(L, n, tile, tiles, j + task - before, j, done, state, blas):
             store(state, 0, 1)
             return
         task = next_number(counter)
 
 
 @jit
-def _tile(H, L, n, tile, tiles, i, j, done, state, blas):
+def _tile(L, n, tile, tiles, i, j, done, state, blas):
     """Compute tile (i, j); return whether that was possible."""
     top, left, here = i * tile, j * tile, L.ctypes.data
     rows, columns = min(tile, n - top), min(tile, n - left)
     own = here + 8 * (top + left * n)
-    for column in range(left, left + columns):
-        for row in range(top, top + rows):
-            L[column, row] = H[column, row]
     # The tiles to the left of the last ones first: those are computed at the same time as this one.
     for low, high in ((0, j - 1), (max(0, j - 1), j)):
         if low >= high:

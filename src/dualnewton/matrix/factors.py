@@ -50,13 +50,13 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
             from scipy.linalg.lapack import dpotrf
 
             factor, failed = dpotrf(H.T, lower=True, clean=False, overwrite_a=True)
-            if failed:  # it has written to the upper triangle of H
-                upper = np.triu_indices(len(H), 1)
-                H[upper] = H.T[upper]
         else:
             factor, failed = by_tiles(H, check)
         if not failed:
             return factor
+        if elsewhere is None:  # the upper triangle of H has been written to
+            upper = np.triu_indices(len(H), 1)
+            H[upper] = H.T[upper]
         lift = 100.0 * lift or EPS * float(np.abs(kept).max()) or 1.0
         kept += lift
         on_diagonal[...] = kept
@@ -76,19 +76,22 @@ def solved(factor: Any, g: np.ndarray) -> np.ndarray:
 
 
 def by_tiles(H: np.ndarray, check: Callable[[], None] | None = None) -> tuple[np.ndarray, int]:
-    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called between columns of tiles."""
+    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called between columns of tiles.
+
+    The factor is written to the upper triangle of H, transposed, so that no second matrix is allocated.
+    """
     from dualnewton.kernels import factors
     from dualnewton.kernels.blas import blas_address, lapack_address
 
     size, tiles = len(H), -(-len(H) // TILE)
-    given, rows = frozen(np.ascontiguousarray(H, dtype=np.float64)), np.zeros((size, size))
+    rows = np.ascontiguousarray(H, dtype=np.float64)
     *products, factorise = factors.CHOLESKY
     blas = np.array([*map(blas_address, products), lapack_address(factorise)], dtype=np.intp)
     done, state = np.zeros(tiles**2, dtype=np.int64), np.zeros(1, dtype=np.int64)
     columns = max(1, BETWEEN // (size**2 * TILE))
     for first in range(0, tiles, columns):
         last = min(first + columns, tiles)
-        arguments = given, rows, TILE, first, last, np.zeros(1, dtype=np.int64), done, state, blas
+        arguments = rows, TILE, first, last, np.zeros(1, dtype=np.int64), done, state, blas
         workers().run(factors.cholesky, tiles, *arguments)
         if check is not None:
             check()

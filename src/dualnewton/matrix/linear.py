@@ -38,9 +38,9 @@ def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
     return found
 
 
-def scaled_both(H: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """D(factors) H D(factors), a new array; threads share its rows."""
-    found = np.empty_like(H)
+def scaled_both(H: np.ndarray, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """D(factors) H D(factors), in ``out``, which may be H, or in a new array; threads share its rows."""
+    found = np.empty_like(H) if out is None else out
 
     def fill(low: int) -> None:
         own = slice(low, low + STRIPE)

@@ -145,8 +145,11 @@ class Woodbury:
         exact: bool = False,
         chosen: np.ndarray | None = None,
     ) -> None:
-        gram, roots = gram_of(rows, diagonal) if gram is None else gram, np.sqrt(weights)
-        inner, border, left = Cholesky(linear.scaled_both(gram, roots), np.ones(len(weights))), None, 1.0
+        roots, room = np.sqrt(weights), None
+        if gram is None:
+            gram = room = gram_of(rows, diagonal)
+        scaled = linear.scaled_both(gram, roots, out=room)
+        inner, border, left = Cholesky(scaled, np.ones(len(weights))), None, 1.0
         if intercept:
             inside = inner.solve(roots)
             border, left = (rows.T @ (roots * inside)) / diagonal, float(roots @ inside) or 1.0
@@ -208,7 +211,9 @@ class Together:
 def gram_of(rows: Any, diagonal: np.ndarray) -> np.ndarray:
     """Return A D⁻¹ Aᵀ."""
     if np.ptp(diagonal) == 0.0:
-        return linear.gram(rows) / diagonal[0]
+        gram = linear.gram(rows)
+        gram /= diagonal[0]  # in place, since the memory of a new large matrix takes longer than the division
+        return gram
     return linear.gram(linear.scale_columns(rows, 1.0 / np.sqrt(diagonal)))
 
 
