@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.estimators.model_selection._alphas import Scored, Walk
 from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
@@ -80,27 +81,31 @@ class QuadraticPaths:
         All rows.
     folds : Folds
         The training rows of each fold.
-    weightings : sequence of arrays of shape (n,)
-        The weights of the rows in each fold, followed by those of all rows, each scaled to mean one.
     pose : callable
-        Returns the estimator (:class:`OverFolds`) with the problems for an alpha and an l1_ratio.
+        Returns the estimator (:class:`OverFolds`) that poses the problems for an l1_ratio and some alpha.
     """
 
-    def __init__(
-        self,
-        session: GridSession,
-        data: Data,
-        folds: Folds,
-        weightings: Sequence[np.ndarray],
-        pose: Callable[[float, float], Any],
-    ) -> None:
-        self.session, self.data, self.weightings, self.pose = session, data, weightings, pose
+    def __init__(self, session: GridSession, data: Data, folds: Folds, pose: Callable[[float], Any]) -> None:
+        self.session, self.data, self.pose = session, data, pose
+        self.weightings = folds.and_all_rows().relative_weights(data.sample_weight)
         kind = _ByMoments if sums_moments(data.matrix.profile, session.tuning) else _ByColumns
-        self.means = kind(session, data, folds, fit_intercept=pose(1.0, 0.5).fit_intercept)
+        self.means = kind(session, data, folds, fit_intercept=pose(0.5).fit_intercept)
+
+    def walk(self, scored: Callable[[Fitted], Iterator[Scored]], in_passes: Walk) -> Walk:
+        """Return a function that fits the alphas of a grid along paths, and in passes those that the paths leave out."""
+
+        def along(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+            done = 0
+            for found in self.along(ratio, alphas[alphas > 0.0]):
+                yield from scored(found)
+                done += len(found)
+            yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
+
+        return along
 
     def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
         """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing."""
-        poser = self.pose(1.0, ratio)
+        poser = self.pose(ratio)
         poser.weightings = self.weightings
         problems, done = poser._problems(self.data), 0
         lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
