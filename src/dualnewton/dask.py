@@ -32,36 +32,8 @@ from dualnewton.matrix.dask import DaskData
 from dualnewton.matrix.dask.sources import is_collection
 from dualnewton.row_arrays import on_host
 
-AVAILABLE = (
-    "ERMClassifier",
-    "ERMRegressor",
-    "ElasticNet",
-    "ElasticNetCV",
-    "GammaRegressor",
-    "GammaRegressorCV",
-    "HuberRegressor",
-    "Lasso",
-    "LassoCV",
-    "LinearRegression",
-    "LinearSVC",
-    "LinearSVR",
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "MultiTaskElasticNet",
-    "MultiTaskElasticNetCV",
-    "MultiTaskLasso",
-    "MultiTaskLassoCV",
-    "PoissonRegressor",
-    "PoissonRegressorCV",
-    "QuantileRegressor",
-    "Ridge",
-    "RidgeCV",
-    "RidgeClassifier",
-    "RidgeClassifierCV",
-    "TweedieRegressor",
-    "TweedieRegressorCV",
-)
-"""Estimators that fit collections."""
+AVAILABLE = tuple(name for name in estimators.MODULES if not name.endswith("_path"))
+"""Estimators that fit collections: all; functions that compute paths work on all rows at once."""
 
 ON_WORKERS = ("_fitted", "dual_coef_", "outliers_")
 """Attributes of a fitted model that have an entry per row, on the workers of a cluster, which are not stored in files."""
