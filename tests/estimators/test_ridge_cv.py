@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_iris
 from sklearn.linear_model import RidgeCV as Theirs
 from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, ShuffleSplit
@@ -135,3 +136,9 @@ def test_what_cannot_be_tried_is_refused(settings, error, message):
     X, y, _ = data("tall", 0)
     with pytest.raises(error, match=message):
         dn.RidgeCV(**settings).fit(X, y)
+
+
+def test_the_choice_names_the_score_by_which_it_was_made():
+    X, y = load_iris(return_X_y=True)
+    assert dn.RidgeClassifierCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "accuracy"
+    assert dn.RidgeCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "r2"
