@@ -92,6 +92,17 @@ def test_folds_are_a_grid_search(monkeypatch, large, shape, outputs, kind, weigh
     assert ours.certificates_.shape == (6, len(ours.scores_[0]), max(outputs, 1))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_tuning_says_whether_each_alpha_has_its_own_factor(monkeypatch, shape):
+    X, y, _ = data(shape, 0)
+    models = []
+    for most, reason in ((0, "eigendecomposition"), (len(ALPHAS), "factor")):
+        monkeypatch.setattr(dn.RidgeCV, "_tuning", tuned(spectrum_factors=most))
+        models.append(dn.RidgeCV(ALPHAS, cv=3).fit(X, y))
+        assert reason in models[-1].plan_.reason
+    assert relative(models[0].scores_, models[1].scores_) < 1e-9
+
+
 def test_folds_of_one_row_agree_with_the_formula():
     X, y, _ = data("tall", 0)
     settings = {"scoring": "neg_mean_squared_error"}

@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_method_params
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
-from dualnewton.estimators._direct import ByExamples
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
@@ -27,8 +26,13 @@ from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._held_out import HeldOut
-from dualnewton.estimators.model_selection._least_squares import models_of, moments_of_folds
-from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
+from dualnewton.estimators.model_selection._least_squares import (
+    ByExamples,
+    LeaveOneOut,
+    leave_one_out,
+    models_of,
+    moments_of_folds,
+)
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.ridge import Ridge
@@ -322,7 +326,7 @@ class _Exact:
     def _by_features(self, Y: np.ndarray, c: np.ndarray, folds: Folds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fit_intercept = self.model.fit_intercept
         for moments in moments_of_folds(self.data.matrix, Y, c, folds, shift=fit_intercept):
-            yield models_of(moments, self._positive, fit_intercept=fit_intercept)
+            yield models_of(moments, self._positive, self.session.tuning, fit_intercept=fit_intercept)
 
     def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         K = self.data.matrix.row_gram()
@@ -330,7 +334,7 @@ class _Exact:
             inside = np.flatnonzero(c > 0.0)
             own = K[np.ix_(inside, inside)]
             found = ByExamples(own, Y[inside], c[inside], fit_intercept=self.model.fit_intercept)
-            yield found.models(self.data.matrix, inside, Y[inside], self._positive)
+            yield found.models(self.data.matrix, inside, Y[inside], self._positive, self.session.tuning)
 
     @property
     def _positive(self) -> np.ndarray:
@@ -354,7 +358,7 @@ class _Exact:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
         problems = self.model._posed_at(self.data, alpha, weightings)
-        reason = FACTORISED if factorises_each(len(self._positive)) else DECOMPOSED
+        reason = FACTORISED if factorises_each(len(self._positive), session.tuning) else DECOMPOSED
         return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
 
 
