@@ -20,7 +20,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import over_folds
 from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
-from dualnewton.estimators.model_selection._quadratic_paths import Fitted, QuadraticPaths
+from dualnewton.estimators.model_selection._quadratic_paths import Fitted, quadratic_paths
 from dualnewton.planning.working_sets import sums_moments
 
 SCORE = "neg_mean_squared_error"
@@ -91,7 +91,7 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         able = data.matrix.capabilities
         if session.method != "auto" or not (able.whole or sums_moments(data.matrix.profile, session.tuning)):
             return in_passes  # columns of rows on disk cannot be selected
-        return QuadraticPaths(session, data, folds, self._posing).walk(errors.scored, in_passes)
+        return quadratic_paths(session, data, folds, self._posing).walk(errors.scored, in_passes)
 
     def _posing(self, ratio: float) -> Any:
         """Return the estimator of an l1_ratio, which has one problem per fold."""

@@ -14,19 +14,14 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data
 from dualnewton.estimators.elastic_net import ElasticNet
 from dualnewton.estimators.model_selection._alphas import AlphaSearch, Scored, Search, Walk
-from dualnewton.estimators.model_selection._certified import TOGETHER
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import over_folds
 from dualnewton.estimators.model_selection._joint_paths import JointColumns, JointPaths
-from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
-from dualnewton.estimators.model_selection._quadratic_paths import Fitted, QuadraticPaths
-from dualnewton.estimators.model_selection._session import Outcome
+from dualnewton.estimators.model_selection._quadratic_paths import Fitted, quadratic_paths
+from dualnewton.estimators.model_selection._session import TOGETHER, Outcome
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
-from dualnewton.objective.alike import like
-from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import gathers_columns, sums_moments
-from dualnewton.regularizers import mixed
-from dualnewton.run.result import Result, Status
+from dualnewton.run.result import Result
 
 
 @estimator
@@ -77,14 +72,14 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         if data.y.shape[1] == 1 and data.matrix.capabilities.whole:
             # Newton steps on the norms of features would solve singular systems: the norm of one coefficient has no curvature.
             single = data._replace(y=np.ascontiguousarray(data.y[:, 0]))
-            return QuadraticPaths(session, single, folds, self._posing).walk(errors.scored, in_passes)
+            return quadratic_paths(session, single, folds, self._posing).walk(errors.scored, in_passes)
         paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             apart = (alphas == 0.0) | (ratio == 0.0)  # these have another dual, and no threshold at which a path stops
             poser = self._member(over_folds(self._kind), alpha=1.0, l1_ratio=ratio)
             poser.weightings = folds.and_all_rows().relative_weights(data.sample_weight)
-            yield from _by_moments(paths, poser._problems(data), errors, ratio, alphas[~apart])
+            yield from paths.scored(poser._problems(data), errors, ratio, alphas[~apart])
             yield from in_passes(ratio, alphas[apart])
 
         return by_moments
@@ -109,52 +104,6 @@ class MultiTaskLassoCV(MultiTaskElasticNetCV):
     """
 
     l1_ratio: Any = field(default=1.0, init=False)
-
-
-def _by_moments(
-    paths: JointPaths, posed: Sequence[Problem], errors: _Errors, ratio: float, alphas: np.ndarray
-) -> Iterator[Scored]:
-    """Yield the outcomes for decreasing alphas: first all paths, then, fold by fold, all certificates.
-
-    The problems are those of the folds and, last, of all rows, for any λ.
-    """
-    if not alphas.size:
-        return
-    session = paths.session
-    session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[0]:.3g} to {alphas[-1]:.3g}")
-    *of_folds, whole = posed
-    found = paths.along(ratio, alphas, session.goal)
-    lams = [mixed(float(alpha), ratio, joint=True)[0] for alpha in alphas]
-    each = [
-        _certified(paths, fold, problem, path, lams, errors)
-        for fold, (problem, path) in enumerate(zip(of_folds, found, strict=False))
-    ]
-    for k, lam in enumerate(lams):
-        own = [fold[k] for fold in each]
-        final = partial(_whole, paths, like(whole, lam=lam), found, k)
-        yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
-
-
-def _certified(
-    paths: JointPaths, fold: int, problem: Problem, path: JointPath, lams: Sequence[float], errors: _Errors
-) -> list[tuple[Outcome, float]]:
-    """Certify the models of a fold, solve those that miss ``tol``, and return outcomes and errors."""
-    session = paths.session
-    proofs = paths.certificates(fold, problem, lams, path)
-    seen = [
-        (Outcome(proof, Status.CONVERGED, 1.0), float(error))
-        for proof, error in zip(proofs, errors.of_models(fold, path.W, path.b), strict=True)
-    ]
-    session.report([outcome for outcome, _ in seen])
-    for k, proof in enumerate(proofs):
-        if proof.relative_gap > session.tol:
-            result = path.solved(session, like(problem, lam=lams[k]), k)
-            seen[k] = Outcome.of(result), errors.of(fold, [result])
-    return seen
-
-
-def _whole(paths: JointPaths, problem: Problem, found: Sequence[JointPath], k: int) -> list[Result]:
-    return [paths.of_all_rows(problem, found, k)]
 
 
 class _Errors:

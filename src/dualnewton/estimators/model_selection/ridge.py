@@ -22,7 +22,6 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing, choice
-from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._held_out import HeldOut
@@ -156,7 +155,7 @@ class RidgeSearch(CrossValidated):
             posed = self._posed_at(data, alphas[0], [data.sample_weight])
             problems = [like(problem, lam=alpha / problem.n) for alpha in alphas for problem in posed]
             models = [list(each.reshape(len(problems), -1)) for each in (found.W, found.b)]
-            results = finished(session, problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
+            results = session.finished(problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
             each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of equal ones
@@ -359,7 +358,7 @@ class _Exact:
         W, b = self.W[which, place], self.b[which, place]
         problems = self.model._posed_at(self.data, alpha, weightings)
         reason = FACTORISED if factorises_each(len(self._positive), session.tuning) else DECOMPOSED
-        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
+        return session.finished(problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
 
 
 class _ByPasses:
