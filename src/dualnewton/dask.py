@@ -32,36 +32,8 @@ from dualnewton.matrix.dask import DaskData
 from dualnewton.matrix.dask.sources import is_collection
 from dualnewton.row_arrays import on_host
 
-AVAILABLE = (
-    "ERMClassifier",
-    "ERMRegressor",
-    "ElasticNet",
-    "ElasticNetCV",
-    "GammaRegressor",
-    "GammaRegressorCV",
-    "HuberRegressor",
-    "Lasso",
-    "LassoCV",
-    "LinearRegression",
-    "LinearSVC",
-    "LinearSVR",
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "MultiTaskElasticNet",
-    "MultiTaskElasticNetCV",
-    "MultiTaskLasso",
-    "MultiTaskLassoCV",
-    "PoissonRegressor",
-    "PoissonRegressorCV",
-    "QuantileRegressor",
-    "Ridge",
-    "RidgeCV",
-    "RidgeClassifier",
-    "RidgeClassifierCV",
-    "TweedieRegressor",
-    "TweedieRegressorCV",
-)
-"""Estimators that fit collections."""
+AVAILABLE = tuple(name for name in estimators.MODULES if not name.endswith("_path"))
+"""The estimators, all of which fit collections; functions that compute paths need all rows at once."""
 
 ON_WORKERS = ("_fitted", "dual_coef_", "outliers_")
 """Attributes of a fitted model that have an entry per row, on the workers of a cluster, which are not stored in files."""
@@ -74,7 +46,7 @@ LOCAL = (
 
 
 class OnDask:
-    """The changes of an estimator for collections: checks of data, and the place of predictions."""
+    """Mixin of an estimator for Dask collections: it checks collections instead of arrays, and predicts lazily."""
 
     # Fit -------------------------------------------------------------------------------------------------------------
 
@@ -166,7 +138,7 @@ class OnDask:
 
 
 class GeneralisedOnDask(OnDask):
-    """The same for generalised linear models, which take offsets."""
+    """The mixin of generalised linear models, which take offsets."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Any:
         """Fit the model; offsets are a collection with an entry per row, such as the logarithm of exposures."""
@@ -196,7 +168,7 @@ class GeneralisedOnDask(OnDask):
 
 
 class ClassifierOnDask(OnDask):
-    """The same for classifiers."""
+    """The mixin of classifiers."""
 
     def _with_targets(self, data: Data) -> Data:
         """Return the data with class numbers as y, and row weights multiplied by class weights."""
@@ -248,7 +220,7 @@ class ClassifierOnDask(OnDask):
 
 
 class SearchOnDask(OnDask):
-    """The same for searches by cross-validation, which have labels and weights in the memory of the client."""
+    """The mixin of searches by cross-validation, which keep labels and weights in the memory of the client."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **offset: Any) -> float:
         """Return the score of the estimator without cross-validation; other scores are not available for collections."""
@@ -262,14 +234,14 @@ class SearchOnDask(OnDask):
 
 
 class ClassifierSearchOnDask(SearchOnDask, ClassifierOnDask):
-    """The same for classifiers; the search itself multiplies the weights of rows by those of classes."""
+    """The mixin of searches over classifiers, which themselves multiply the weights of rows by those of classes."""
 
     def _row_weights(self, codes: Any, given: Any) -> Any:  # noqa: ARG002
         return given
 
 
 class GeneralisedSearchOnDask(SearchOnDask, GeneralisedOnDask):
-    """The same for generalised linear models, which take offsets."""
+    """The mixin of searches over generalised linear models, which take offsets."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None, **params: Any) -> Any:
         """Fit all models; offsets are a collection with an entry per row."""

@@ -14,7 +14,7 @@ from dualnewton.solvers.protocol import OuterMethod
 
 SHAPES = {"tall": (90, 8), "wide": (20, 60), "large": (2700, 50)}
 STORAGES = {"dense": np.ascontiguousarray, "CSR": sp.csr_array}
-BINARY, CLASSES, NUMBERS = "binary", "classes", "numbers"
+BINARY, CLASSES, NUMBERS, POSITIVE, OUTPUTS = "binary", "classes", "numbers", "positive numbers", "outputs"
 ESTIMATORS = {
     "logistic": (dn.LogisticRegression(), BINARY),
     "logistic, strong penalty": (dn.LogisticRegression(C=1e-3), BINARY),
@@ -34,10 +34,25 @@ ESTIMATORS = {
     "huber": (dn.HuberRegressor(), NUMBERS),
     "quantile": (dn.QuantileRegressor(alpha=0.1), NUMBERS),
     "epsilon-insensitive": (dn.LinearSVR(epsilon=0.1), NUMBERS),
+    "least squares": (dn.LinearRegression(), NUMBERS),
+    "smooth hinge": (dn.ERMClassifier("smooth_hinge"), BINARY),
+    "any regression": (dn.ERMRegressor("huber"), NUMBERS),
+    "poisson": (dn.PoissonRegressor(alpha=0.1), POSITIVE),
+    "gamma": (dn.GammaRegressor(alpha=0.1), POSITIVE),
+    "tweedie": (dn.TweedieRegressor(power=1.5, alpha=0.1), POSITIVE),
+    "several outputs, elastic net": (dn.MultiTaskElasticNet(alpha=0.1), OUTPUTS),
+    "several outputs, lasso": (dn.MultiTaskLasso(alpha=0.1), OUTPUTS),
     "logistic, folds": (dn.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3), BINARY),
     "ridge, leave one out": (dn.RidgeCV([0.1, 10.0]), NUMBERS),
     "ridge, folds": (dn.RidgeCV([0.1, 10.0], cv=3), NUMBERS),
+    "ridge classifier, folds": (dn.RidgeClassifierCV([0.1, 10.0], cv=3), CLASSES),
     "elastic net, folds": (dn.ElasticNetCV(alphas=4, cv=3), NUMBERS),
+    "lasso, folds": (dn.LassoCV(alphas=4, cv=3), NUMBERS),
+    "several outputs, elastic net, folds": (dn.MultiTaskElasticNetCV(alphas=4, cv=3), OUTPUTS),
+    "several outputs, lasso, folds": (dn.MultiTaskLassoCV(alphas=4, cv=3), OUTPUTS),
+    "poisson, folds": (dn.PoissonRegressorCV(alphas=3, cv=3), POSITIVE),
+    "gamma, folds": (dn.GammaRegressorCV(alphas=3, cv=3), POSITIVE),
+    "tweedie, folds": (dn.TweedieRegressorCV(power=1.5, alphas=3, cv=3), POSITIVE),
 }
 
 
@@ -74,8 +89,19 @@ def data(shape, storage, target):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)
     z = X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(n)
-    y = {BINARY: z > 0.0, CLASSES: np.searchsorted(np.quantile(z, [0.3, 0.6]), z), NUMBERS: z}[target]
-    return STORAGES[storage](X), y
+    targets = {
+        BINARY: z > 0.0,
+        CLASSES: np.searchsorted(np.quantile(z, [0.3, 0.6]), z),
+        NUMBERS: z,
+        POSITIVE: np.exp(0.3 * z),
+        OUTPUTS: np.column_stack([z, z[::-1]]),
+    }
+    return STORAGES[storage](X), targets[target]
+
+
+def test_every_estimator_is_here():
+    classes = {name for name in dn.estimators.__all__ if isinstance(getattr(dn, name), type)}
+    assert {type(model).__name__ for model, _ in ESTIMATORS.values()} == classes
 
 
 @pytest.mark.parametrize("storage", STORAGES)

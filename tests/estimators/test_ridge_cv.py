@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_iris
 from sklearn.linear_model import RidgeCV as Theirs
 from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, ShuffleSplit
@@ -91,6 +92,17 @@ def test_folds_are_a_grid_search(monkeypatch, large, shape, outputs, kind, weigh
     assert ours.certificates_.shape == (6, len(ours.scores_[0]), max(outputs, 1))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_tuning_says_whether_each_alpha_has_its_own_factor(monkeypatch, shape):
+    X, y, _ = data(shape, 0)
+    models = []
+    for most, reason in ((0, "eigendecomposition"), (len(ALPHAS), "factor")):
+        monkeypatch.setattr(dn.RidgeCV, "_tuning", tuned(spectrum_factors=most))
+        models.append(dn.RidgeCV(ALPHAS, cv=3).fit(X, y))
+        assert reason in models[-1].plan_.reason
+    assert relative(models[0].scores_, models[1].scores_) < 1e-9
+
+
 def test_folds_of_one_row_agree_with_the_formula():
     X, y, _ = data("tall", 0)
     settings = {"scoring": "neg_mean_squared_error"}
@@ -135,3 +147,9 @@ def test_what_cannot_be_tried_is_refused(settings, error, message):
     X, y, _ = data("tall", 0)
     with pytest.raises(error, match=message):
         dn.RidgeCV(**settings).fit(X, y)
+
+
+def test_the_choice_names_the_score_by_which_it_was_made():
+    X, y = load_iris(return_X_y=True)
+    assert dn.RidgeClassifierCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "accuracy"
+    assert dn.RidgeCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "r2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from dualnewton.matrix import Data
 
 if TYPE_CHECKING:
     from dualnewton.io import Dataset
+    from dualnewton.io.source import Wanted
 
 
 class OtherColumnsError(DualnewtonError):
@@ -103,15 +104,18 @@ def on_disk(source: str, memory: str | None) -> bool:
     return memory is not None or Path(source).is_dir()
 
 
-def offset_column(offset: str | None, exposure: str | None) -> OffsetColumn | None:
-    """Return the column that ``--offset`` or ``--exposure`` names, of which there may be one."""
+def asked(roles: Mapping[str, Any]) -> tuple[Wanted, OffsetColumn | None]:
+    """Return the options of the readers, and the column that ``--offset`` or ``--exposure`` names, of which there may be one."""
+    from dualnewton.io.source import Wanted
+
+    given = dict(roles)
+    offset, exposure = given.pop("offset"), given.pop("exposure")
     if offset is not None and exposure is not None:
         raise DualnewtonError(
             f"--offset and --exposure both define the offset: give one of them, got {offset!r} and {exposure!r}"
         )
-    if exposure is not None:
-        return OffsetColumn(exposure, exposure=True)
-    return None if offset is None else OffsetColumn(offset)
+    name = offset if exposure is None else exposure
+    return Wanted(**given), None if name is None else OffsetColumn(name, exposure=exposure is not None)
 
 
 def with_offsets(dataset: Dataset, column: OffsetColumn | None) -> Dataset:

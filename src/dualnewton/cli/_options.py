@@ -26,30 +26,6 @@ Data = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file saved by `fit --out`.")]
-Target = Annotated[str | None, option("--target", "COLUMN", "The column to predict.", FROM)]
-Weights = Annotated[str | None, option("--weights", "COLUMN", "The column with a weight for each row.", FROM)]
-
-Memory = Annotated[
-    str | None,
-    option(
-        "--memory",
-        "SIZE",
-        "Read the rows from disk in pieces, within this memory, such as 2G; features must be numbers. By default files "
-        "are read as a whole, and folders in pieces within 4G.",
-        FROM,
-    ),
-]
-
-Offset = Annotated[
-    str | None, option("--offset", "COLUMN", "The column that is added to the margins. None by default.", FROM)
-]
-Exposure = Annotated[
-    str | None,
-    option(
-        "--exposure", "COLUMN", "The column of exposures > 0, whose logarithm is the offset. None by default.", FROM
-    ),
-]
-
 Tol = Annotated[float, option("--tol", "NUMBER", "Stop at this certified relative gap (P - D)/|P|.", RUN)]
 TimeLimit = Annotated[
     float | None,
@@ -89,6 +65,27 @@ Dask = Annotated[
     ),
 ]
 Json = Annotated[bool, option("--json", None, "Print JSON, for other programs.")]
+
+# The columns ---------------------------------------------------------------------------------------------------------
+
+ROLES: dict[str, tuple[Any, Any, str]] = {
+    "target": (str | None, "COLUMN", "The column to predict."),
+    "weights": (str | None, "COLUMN", "The column with a weight for each row."),
+    "offset": (str | None, "COLUMN", "The column that is added to the margins. None by default."),
+    "exposure": (str | None, "COLUMN", "The column of exposures > 0, whose logarithm is the offset. None by default."),
+    "memory": (
+        str | None,
+        "SIZE",
+        "Read the rows from disk in pieces, within this memory, such as 2G; features must be numbers. By default files "
+        "are read as a whole, and folders in pieces within 4G.",
+    ),
+}
+"""The type, the placeholder and the help text of each option that gives a column its role, and of ``--memory``."""
+
+Roles = Mapping[str, Any]
+
+UNNAMED: Roles = dict.fromkeys(ROLES)
+"""The default values of these options."""
 
 # The objective -------------------------------------------------------------------------------------------------------
 
@@ -176,6 +173,7 @@ ANY_COLUMNS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **AS_WRITTE
 """The default options of a table."""
 
 GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
+    "roles": (ROLES, FROM),
     "objective": (WORDS, OBJECTIVE),
     "table": ({**COLUMNS, **FILE}, TABLE),
 }

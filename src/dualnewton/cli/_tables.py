@@ -75,7 +75,12 @@ def is_table(source: str) -> bool:
 
 
 def training_data(
-    source: str, wanted: Wanted, table: Mapping[str, Any], test_size: float | None = None, seed: int = 0
+    source: str,
+    wanted: Wanted,
+    table: Mapping[str, Any],
+    offset: OffsetColumn | None = None,
+    test_size: float | None = None,
+    seed: int = 0,
 ) -> Training:
     """Read the data of a fit; a table is encoded.
 
@@ -84,9 +89,11 @@ def training_data(
     source : str
         A file or a name of the catalog.
     wanted : Wanted
-        The columns of the target, the weights and the offsets.
+        The columns of the target and the weights.
     table : mapping
         The options in ``_options.COLUMNS`` and ``_options.FILE``.
+    offset : OffsetColumn, optional
+        The column of the offsets.
     test_size : float, optional
         The share of the rows that are held out, chosen at random with ``seed``; the encoding is computed without them.
     """
@@ -94,9 +101,10 @@ def training_data(
 
     if test_size is not None and not 0.0 < test_size < 1.0:
         raise DualnewtonError(f"--test-size must be a share of the rows between 0 and 1, got {test_size:g}")
+    wanted = replace(wanted, offset=None if offset is None else offset.name)
     stays = on_disk(source, wanted.memory)
     if not stays and is_table(source):
-        return _encoded(source, wanted, table, test_size, seed)
+        return _encoded(source, wanted, table, test_size, seed).with_offsets(offset)
     from dualnewton.cli._options import ANY_COLUMNS
 
     asked = [word for word, value in table.items() if value != ANY_COLUMNS[word]]
@@ -106,7 +114,7 @@ def training_data(
     if stays and test_size is not None:
         raise DualnewtonError(f"--test-size is for data in memory, got {source}, which is read in pieces: use --test")
     given: Any = {name: getattr(wanted, name) for name in ("target", "weights", "offset", "memory")}
-    dataset = loaded(source, **given)
+    dataset = with_offsets(loaded(source, **given), offset)
     if test_size is None:
         return Training(dataset)
     fitted, held = (_rows(dataset, rows) for rows in _split(dataset.X.shape[0], dataset.y, test_size, seed))

@@ -37,11 +37,7 @@ Exact = Annotated[
 def certify(
     model: Given,
     data: options.Data,
-    target: options.Target = None,
-    weights: options.Weights = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    memory: options.Memory = None,
+    roles: options.Roles = options.UNNAMED,
     table: options.Table = options.AS_WRITTEN,
     objective: options.Objective = options.UNASKED,
     exact: Exact = False,
@@ -61,10 +57,9 @@ def certify(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._coefficients import ENDINGS
-    from dualnewton.cli._data import offset_column
-    from dualnewton.io.source import Wanted
+    from dualnewton.cli._data import asked
 
-    wanted, added = Wanted(target, weights, memory=memory), offset_column(offset, exposure)
+    wanted, added = asked(roles)
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
     task, dataset, coef, intercepts, said, notes = read(model, data, wanted, added, table, objective)
     certificates = certified(task, coef, intercepts, exact=exact)

@@ -31,6 +31,7 @@ Peers = Annotated[
         "'liblinear dual', 'liblinear primal', saga, cyanure, snapml, glum. For a wrong name the error lists the right ones.",
     ),
 ]
+ROLES = dict.fromkeys(("target",))
 WORDS = options.only("loss", "penalty", "C", "lam", "l1_ratio", "intercept", "delta", "epsilon", "q", "power", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
@@ -42,7 +43,7 @@ def compare(
     out: Out,
     methods: Methods = "all",
     peers: Peers = "all",
-    target: options.Target = None,
+    roles: options.Roles = ROLES,
     table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = WORDS,
     time_limit: Seconds = 10.0,
@@ -73,7 +74,7 @@ def compare(
 
     report.require()
     folder = report.folder(out)
-    dataset = training_data(data, Wanted(target), table).dataset
+    dataset = training_data(data, Wanted(**roles), table).dataset
     if dataset.offset is not None:
         raise DualnewtonError(f"{dataset.name} has offsets, which the solvers of a comparison do not share")
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.

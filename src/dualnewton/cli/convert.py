@@ -23,14 +23,15 @@ ZeroBased = Annotated[
         "--zero-based/--one-based", None, "First index in a svmlight file. By default 1, unless a 0 occurs."
     ),
 ]
+ROLES = dict.fromkeys(("target", "weights"))
 Dtype = Annotated[str | None, options.option("--dtype", "NAME", "Store X as float64 or float32.")]
 
 
+@options.with_groups
 def convert(
     source: Source,
     out: Out,
-    target: options.Target = None,
-    weights: options.Weights = None,
+    roles: options.Roles = ROLES,
     n_features: NFeatures = None,
     zero_based: ZeroBased = None,
     dtype: Dtype = None,
@@ -58,8 +59,7 @@ def convert(
         done = converted(
             source,
             out,
-            target=target,
-            weights=weights,
+            **roles,
             n_features=n_features,
             zero_based=zero_based,
             dtype=dtype,

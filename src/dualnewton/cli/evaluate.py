@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: options.Model,
     data: options.Data,
-    target: options.Target = None,
-    weights: options.Weights = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    memory: options.Memory = None,
+    roles: options.Roles = options.UNNAMED,
     table: options.Table = options.AS_WRITTEN,
     json: options.Json = False,
 ) -> None:
@@ -38,13 +34,12 @@ def evaluate(
         dualnewton evaluate cancer.model breast_cancer --json
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import offset_column
+    from dualnewton.cli._data import asked
     from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
-    from dualnewton.io.source import Wanted
 
     fitted = SavedModel.load(model)
-    wanted, added = Wanted(target, weights, memory=memory), offset_column(offset, exposure)
+    wanted, added = asked(roles)
     dataset, _, notes = model_data(fitted, data, wanted, table, added)
     _output.warn(notes)
     scores = measured(fitted, dataset)

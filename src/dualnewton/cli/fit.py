@@ -71,11 +71,7 @@ def fit(
     ctx: typer.Context,
     data: options.Data,
     out: Out = None,
-    target: options.Target = None,
-    weights: options.Weights = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    memory: options.Memory = None,
+    roles: options.Roles = options.UNNAMED,
     test: Test = None,
     test_size: TestSize = None,
     table: options.Table = options.ANY_COLUMNS,
@@ -108,9 +104,8 @@ def fit(
         dualnewton fit motor:2000 --loss poisson --lam 1e-3
     """
     from dualnewton.cli import _cluster, _output, _tables
-    from dualnewton.cli._data import offset_column
+    from dualnewton.cli._data import asked
     from dualnewton.cli._problems import problems_from
-    from dualnewton.io.source import Wanted
     from dualnewton.matrix.workers import physical_cores
     from dualnewton.run.result import Status
 
@@ -121,14 +116,15 @@ def fit(
     _output.ready(out)
     with _cluster.connected(dask) as cluster:
         with ended_by_signals():
-            added = offset_column(offset, exposure)
-            wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
-            training = _tables.training_data(data, wanted, table, test_size, seed).with_offsets(added)
+            wanted, added = asked(roles)
+            training = _tables.training_data(data, wanted, table, added, test_size, seed)
             training = replace(training, dataset=cluster.placed(training.dataset))
             dataset = training.dataset
             task = problems_from(dataset, **objective)
             # Errors in the test data are reported before the fit.
-            tested = training.held_out if test is None else other_data(task, training, test, target, added, table)
+            tested = (
+                training.held_out if test is None else other_data(task, training, test, roles["target"], added, table)
+            )
             n_threads = physical_cores() if threads is None else threads
             choice = None
             if cv is not None:
@@ -138,7 +134,7 @@ def fit(
             more = {} if checkpoint is None else {"checkpoint": checkpoint}
             results = solved(task, tol=tol, random_state=seed, **settings, **more)
         with unmoved_by_signals():
-            model = model_of(task, training, results, target, added, ctx.obj)
+            model = model_of(task, training, results, roles["target"], added, ctx.obj)
             if out is not None:
                 save(model, out, checkpoint)
         _tables.describe(training)

@@ -17,11 +17,7 @@ METHODS = ("sdna", "sdca", "newton", "ihs", "interior")
 @options.with_groups
 def plan(
     data: options.Data,
-    target: options.Target = None,
-    weights: options.Weights = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    memory: options.Memory = None,
+    roles: options.Roles = options.UNNAMED,
     table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = options.UNASKED,
     method: options.Method = "auto",
@@ -39,14 +35,12 @@ def plan(
         dualnewton plan diabetes --penalty l1 --lam 0.5
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import offset_column
+    from dualnewton.cli._data import asked
     from dualnewton.cli._problems import problems_from
     from dualnewton.cli._tables import training_data
-    from dualnewton.io.source import Wanted
 
-    added = offset_column(offset, exposure)
-    wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
-    dataset = training_data(data, wanted, table).with_offsets(added).dataset
+    wanted, added = asked(roles)
+    dataset = training_data(data, wanted, table, added).dataset
     task = problems_from(dataset, **objective)
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:

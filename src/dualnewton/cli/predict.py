@@ -29,6 +29,8 @@ Decision = Annotated[
     bool, options.option("--decision", None, "The margins x'w + b + offset: one, or one for each class.")
 ]
 
+WITHOUT_WEIGHTS = {name: None for name in options.UNNAMED if name != "weights"}
+
 
 @options.with_groups
 def predict(
@@ -38,10 +40,7 @@ def predict(
     proba: Proba = False,
     decision: Decision = False,
     keep: Keep = None,
-    target: options.Target = None,
-    offset: options.Offset = None,
-    exposure: options.Exposure = None,
-    memory: options.Memory = None,
+    roles: options.Roles = WITHOUT_WEIGHTS,
     table: options.Table = options.AS_WRITTEN,
 ) -> None:
     """Predict the class or the value of each row of DATA by a MODEL that `fit` has saved.
@@ -57,17 +56,16 @@ def predict(
         dualnewton predict iris.model iris --proba --out iris.csv
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import offset_column
+    from dualnewton.cli._data import asked
     from dualnewton.cli._tables import model_data, names_in
     from dualnewton.interop.model_file import SavedModel
-    from dualnewton.io.source import Wanted
 
     if proba and decision:
         raise DualnewtonError("--proba and --decision ask for two things: give one of them")
     write = writer(out)
     _output.ready(out)
     fitted = SavedModel.load(model)
-    wanted, added = Wanted(target, memory=memory), offset_column(offset, exposure)
+    wanted, added = asked(roles)
     dataset, frame, notes = model_data(fitted, data, wanted, table, added, labelled=False)
     names, values = predictions(fitted, dataset.X, dataset.offset, proba=proba, decision=decision)
     _output.warn(notes)

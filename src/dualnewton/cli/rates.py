@@ -15,6 +15,7 @@ Taus = Annotated[str, options.option("--tau", "NUMBERS", "Sizes of the random se
 Gap = Annotated[float, options.option("--gap", "NUMBER", "The relative gap to reach.")]
 Out = Annotated[str | None, options.option("--out", "FILE", "Also write the table to a CSV file.")]
 MaxEpochs = Annotated[int, options.option("--max-epochs", "NUMBER", "The limit for each run.", options.RUN)]
+ROLES = dict.fromkeys(("target", "weights"))
 WORDS = options.only("loss", "C", "lam", "delta", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "The limit for each run.", options.RUN)]
 
@@ -26,8 +27,7 @@ def rates(
     gap: Gap = 1e-3,
     out: Out = None,
     json: options.Json = False,
-    target: options.Target = None,
-    weights: options.Weights = None,
+    roles: options.Roles = ROLES,
     table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = WORDS,
     max_epochs: MaxEpochs = 1000,
@@ -54,7 +54,7 @@ def rates(
     from dualnewton.lab.watched import Limits
 
     _output.ready(out)
-    dataset = training_data(data, Wanted(target, weights), table).dataset
+    dataset = training_data(data, Wanted(**roles), table).dataset
     task = problems_from(dataset, intercept=False, **objective)
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)

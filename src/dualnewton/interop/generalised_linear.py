@@ -76,20 +76,10 @@ def _parts(model: Any, data: Data, specification: Specification) -> Iterator[Par
     yield from parts_of(model, data.X, specification.objectives(data.X, y, **more))
 
 
-@translates("PoissonRegressor")
-def _poisson(model: Any, data: Data) -> Iterator[Part]:
-    return _parts(model, data, generalised_linear(model, data.X.shape[0], power=1.0))
-
-
-@translates("GammaRegressor")
-def _gamma(model: Any, data: Data) -> Iterator[Part]:
-    return _parts(model, data, generalised_linear(model, data.X.shape[0], power=2.0))
-
-
-@translates("TweedieRegressor")
-def _tweedie(model: Any, data: Data) -> Iterator[Part]:
-    return _parts(model, data, generalised_linear(model, data.X.shape[0]))
-
+for _name, _power in (("PoissonRegressor", 1.0), ("GammaRegressor", 2.0), ("TweedieRegressor", None)):
+    translates(_name)(
+        lambda model, data, power=_power: _parts(model, data, generalised_linear(model, data.X.shape[0], power))  # type: ignore[misc]
+    )
 
 _GLUM = {"NormalDistribution": 0.0, "PoissonDistribution": 1.0, "GammaDistribution": 2.0}
 _LINKS = {"LogLink": "log", "IdentityLink": "identity", "Log": "log", "Identity": "identity"}

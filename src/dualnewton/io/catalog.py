@@ -209,7 +209,7 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
     if path.is_file():
         return read(source, progress=progress, **options)
     if is_known(source):
-        return _adapted(load(source, progress), **options)
+        return _adapted(load(source, progress), Wanted(**options))
     if path.is_dir():
         raise DataError(f"{source!r} is a folder, expected a file")
     if "://" in source:
@@ -223,26 +223,17 @@ def is_known(name: str) -> bool:
     return name in FILES or _own(name) is not None or generated.is_known(name)
 
 
-def _adapted(
-    data: Dataset,
-    target: str | int | bool | None = None,
-    weights: str | int | None = None,
-    offset: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    encoding: str | None = None,
-    decimal: str | None = None,
-) -> Dataset:
+def _adapted(data: Dataset, wanted: Wanted) -> Dataset:
     """Apply the options of ``read`` that a named set allows: omit the labels, or read weights and offsets from files."""
-    path = Path(data.name)
-    for word, value in (("encoding", encoding), ("decimal", decimal)):
-        if value is not None:
+    path, target = Path(data.name), wanted.target
+    for word in ("encoding", "decimal"):
+        if (value := getattr(wanted, word)) is not None:
             raise DataError(f"{data.name} is a named data set, for which {word} must be left out, got {value!r}")
-    refuse_zero_based(path, Wanted(zero_based=zero_based))
-    check_width(path, data.X.shape[1], Wanted(n_features=n_features))
+    refuse_zero_based(path, wanted)
+    check_width(path, data.X.shape[1], wanted)
     if target is not None and target is not False:
         raise DataError(f"{data.name} is a named data set, whose target cannot be chosen, got {target!r}")
-    for name, entry, asked in (("weight", "sample_weight", weights), ("offset", "offset", offset)):
+    for name, entry, asked in (("weight", "sample_weight", wanted.weights), ("offset", "offset", wanted.offset)):
         if (file := separate_file(path, name, asked, "part of it")) is not None:
             found = vector_file(file)
             if len(found) != data.X.shape[0]:

@@ -211,7 +211,7 @@ def _of_files(paths: Sequence[Path], options: Options) -> Dataset:
     for path, kind in zip(paths, kinds, strict=True):
         if kind != kinds[0]:
             raise DataError(f"{path}: all files must have one format, {paths[0]} is {kinds[0]} and this is {kind}")
-    datasets = OPENERS[kinds[0]](paths, options) if kinds[0] in OPENERS else _texts(paths, options)
+    datasets = OPENERS.get(kinds[0], _texts)(paths, options)
     for path, each in zip(paths, datasets, strict=True):
         _require_alike(path, each, paths[0], datasets[0])
     name = paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name
@@ -253,20 +253,12 @@ def _joined(vectors: Sequence[np.ndarray | None]) -> np.ndarray | None:
 # Arrays in files -----------------------------------------------------------------------------------------------------
 
 
-def _npy(paths: Sequence[Path], options: Options) -> list[Dataset]:
-    return [_of_npy(path, options) for path in paths]
-
-
 def _of_npy(path: Path, options: Options) -> Dataset:
     refuse_zero_based(path, options.wanted)
     with faults(path), StoredFile(path).opened() as file:
         found = header(file, os.fstat(file.fileno()).st_size)
     array = StoredArray(StoredFile(path), found.start, found.shape, found.dtype)
     return _dense(path, array, found.in_columns, matrices.arrays_beside(path), options)
-
-
-def _npz(paths: Sequence[Path], options: Options) -> list[Dataset]:
-    return [_of_npz(path, options) for path in paths]
 
 
 def _of_npz(path: Path, options: Options) -> Dataset:
@@ -401,11 +393,11 @@ def _rows_of(arrays: Iterable[StoredArray]) -> tuple[StoredArray, StoredArray, S
 
 
 OPENERS: dict[str, Callable[[Sequence[Path], Options], list[Dataset]]] = {
-    "npy": _npy,
-    "npz": _npz,
+    "npy": lambda paths, options: [_of_npy(path, options) for path in paths],
+    "npz": lambda paths, options: [_of_npz(path, options) for path in paths],
     "parquet": _parquet,
 }
-"""Formats whose rows are read from the original file."""
+"""Formats whose rows are read from the original file; the files of other formats are parsed by :func:`_texts`."""
 
 
 # Arrays that are given ----------------------------------------------------------------------------------------------

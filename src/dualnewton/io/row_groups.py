@@ -12,8 +12,8 @@ from dualnewton.io import parquet
 from dualnewton.io.dataset import DataError
 from dualnewton.io.parquet import ParquetSource
 from dualnewton.io.pieces import Pieces
+from dualnewton.io.segments import dense_pieces
 from dualnewton.io.stored import StoredFile
-from dualnewton.matrix.protocol import Profile
 from dualnewton.matrix.segments import Segment, Slot
 
 BATCH = 1 << 22
@@ -45,10 +45,8 @@ class ParquetSegment(Segment):
         self.groups = np.cumsum([0, *counts])  # the first row of each row group, and the number of rows
         d, n = len(names), int(self.groups[-1])
         rows = max(1, size // (d * self.dtype.itemsize))
-        self.cuts = [*range(0, n, rows), n]
+        self.cuts, self.profiles = dense_pieces(n, d, rows, self.dtype)
         self.buffer_size = BUFFERED if max(counts, default=0) > rows else 0
-        sizes = (high - low for low, high in itertools.pairwise(self.cuts))
-        self.profiles = [Profile(m, d, m * d, 0.5 * m * d * d, False, self.dtype.itemsize) for m in sizes]
 
     def name(self, place: int) -> str:
         return f"{self.source.path} (rows {self.cuts[place]} to {self.cuts[place + 1] - 1})"

@@ -22,6 +22,13 @@ STARTS = 1 << 20
 """Number of row starts that are read at a time when a sparse file is opened (8 MiB)."""
 
 
+def dense_pieces(n: int, d: int, rows: int, dtype: np.dtype) -> tuple[list[int], list[Profile]]:
+    """Return the first row of each piece of so many dense rows, followed by n, and the profiles of the pieces."""
+    cuts = [*range(0, n, rows), n]
+    sizes = (high - low for low, high in itertools.pairwise(cuts))
+    return cuts, [Profile(m, d, m * d, 0.5 * m * d * d, False, dtype.itemsize) for m in sizes]
+
+
 class ArraySegment(Segment):
     """Rows that are ranges of arrays in a file, cut into pieces of consecutive rows.
 
@@ -85,9 +92,7 @@ class DenseSegment(ArraySegment):
         self.dtype = array.dtype if kept else np.dtype(np.float64)
         d = columns if features is None else len(features)
         rows = max(1, size // (columns * max(array.dtype.itemsize, self.dtype.itemsize)))
-        self.cuts = [*range(0, n, rows), n]
-        sizes = (high - low for low, high in itertools.pairwise(self.cuts))
-        self.profiles = [Profile(m, d, m * d, 0.5 * m * d * d, False, self.dtype.itemsize) for m in sizes]
+        self.cuts, self.profiles = dense_pieces(n, d, rows, self.dtype)
 
     def with_features(self, features: np.ndarray) -> DenseSegment:
         """Return the segment of these columns."""

@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """The record of a run: the epochs, the seconds of work and the certified gap after every turn of ``solve``.
+    """The record of a run: the epochs, the seconds of work and the certified gap after every step of ``solve``.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Watched:
 
     @property
     def seconds_per_epoch(self) -> float:
-        """The median of the seconds per epoch over all turns except the first."""
+        """The median of the seconds per epoch over all steps except the first."""
         each = np.diff(self.seconds) / np.diff(self.epoch)
         return float(np.median(each[1:] if len(each) > 1 else each))
 
@@ -97,16 +97,16 @@ def watch(
     seed: int = 0,
     tell: Tell = lambda _epoch, _gap: None,
 ) -> Watched:
-    """Run a dual method ("sdna", "sdca") with sets of size τ from α = 0, and certify its iterate after every turn.
+    """Run a dual method ("sdna", "sdca") with sets of size τ from α = 0, and certify its iterate after every step.
 
-    ``order`` is ``NICE`` or ``DEFAULT``; ``tell`` is called with the epoch and the relative gap after every turn.
+    ``order`` is ``NICE`` or ``DEFAULT``; ``tell`` is called with the epoch and the relative gap after every step.
     """
     drawn = {"sampling": Nice(problem.n, tau)} if order == NICE else {"tau": tau}
     end = time.perf_counter() + limits.seconds
     rows: list[tuple[Any, ...]] = []
 
     def over(progress: Progress) -> bool:
-        """Stop by the gap of the iterate, and only between two turns, so that repeated runs have equal iterates."""
+        """Stop by the gap of the iterate, and only between two steps, so that repeated runs have equal iterates."""
         iterate = progress.latest
         assert iterate is not None
         rows.append((progress.epoch, progress.work_seconds, iterate.gap, iterate.relative_gap))
@@ -130,12 +130,12 @@ def watch(
 
 
 def watch_repeatedly(times: int, *run: Any) -> Watched:
-    """Repeat a run, with the arguments of :func:`watch` and equal iterates each time, and keep the shortest time of each turn.
+    """Repeat a run, with the arguments of :func:`watch` and equal iterates each time, and keep the shortest time of each step.
 
     The shortest time is the best estimate, because other work on the machine can only lengthen a time.
     """
     runs = [watch(*run) for _ in range(times)]
-    turns = min(len(run.seconds) for run in runs)  # the time limit may end some runs earlier than others
-    shortest = np.min([np.diff(run.seconds[:turns]) for run in runs], axis=0)
-    kept = {name: getattr(runs[0], name)[:turns] for name in ("epoch", "gap", "relative_gap")}
+    steps = min(len(run.seconds) for run in runs)  # the time limit may end some runs earlier than others
+    shortest = np.min([np.diff(run.seconds[:steps]) for run in runs], axis=0)
+    kept = {name: getattr(runs[0], name)[:steps] for name in ("epoch", "gap", "relative_gap")}
     return replace(runs[0], seconds=np.append(0.0, np.cumsum(shortest)), **kept)

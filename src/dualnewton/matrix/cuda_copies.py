@@ -65,8 +65,8 @@ class Copier:
     def __call__(self, rows: Matrix) -> CudaData:
         """Return rows on the GPU, once they have arrived.
 
-        Their memory serves later copies as soon as the data are dropped: whoever uses them must have waited for the kernels
-        that read them, as each operation of data does when it copies its result to the host.
+        When the returned object is deleted, CuPy gives its memory to later copies at once, even if a kernel still reads it.
+        The caller must wait for its kernels before that; each operation of ``Data`` waits when it copies its result to the host.
         """
         with self.stream:
             if sp.issparse(rows):
@@ -86,7 +86,7 @@ class Copier:
 
 
 def _locked(array: np.ndarray) -> bool:
-    """Lock the pages of an array in memory; return whether that was possible, and was not done before by others."""
+    """Lock the pages of an array in memory; return False if the system refuses, or if they are locked already."""
     runtime = cupy().cuda.runtime
     try:
         runtime.hostRegister(array.ctypes.data, array.nbytes, 0)

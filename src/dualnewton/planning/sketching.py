@@ -219,10 +219,10 @@ class SketchPolicy:
         return left / speed - left / self._expected_speed(rows) > price
 
     def _wants_renewal(self, gap: float, value: float) -> bool:
-        """Whether the steps of coupled columns are so slow that a matrix for each column, at the current point, may pay.
+        """Whether a new matrix for each column is computed at the current point, for columns that the loss couples.
 
-        No sketch contains the coupling, so that the gain is not known: it is tried once the steps since the last sketch have cost
-        ``renewal_margin`` times as much, if the steps that are left will, too.
+        A sketch does not contain the coupling, so that its gain cannot be predicted. New matrices are computed once the steps
+        since the last ones have cost ``renewal_margin`` times as much, if the remaining steps are expected to cost that, too.
         """
         costs, margin = self.costs, self.costs.tuning.renewal_margin
         if self.age < costs.tuning.longest_wait:

@@ -32,10 +32,10 @@ SLASHED = re.compile(
 """Dates whose day and month are numbers with slashes or hyphens, with or without a time."""
 
 MONTH_FIRST, DAY_FIRST, ISO = "month first", "day first", ""
-"""Orders of such dates; the empty one stands for notations that are unambiguous, which the reader of files converts."""
+"""Orders of day and month in such dates; ISO for dates that the reader of files has converted, and if no order is known."""
 
 MONTHS, PIVOT = 12, 69
-"""Months of a year, and the first two-digit year that means the 20th century, as in POSIX."""
+"""Months of a year, and the first two-digit year that belongs to the 20th century, as in POSIX (69 is 1969, 68 is 2068)."""
 
 
 def numbers_in(texts: Sequence[str], decimal: str) -> np.ndarray:

@@ -50,11 +50,7 @@ class FewCoordinates:
             for each, pair in zip(results, pairs, strict=True)
         ]
         missed = [k for k, each in enumerate(results) if each.converged and each.certificate.relative_gap > session.tol]
-        if missed:
-            better = session.solve([problems[k] for k in missed], [results[k] for k in missed])
-            for k, result in zip(missed, better, strict=True):
-                results[k] = result
-        return results
+        return session.improved(problems, results, missed)
 
     @staticmethod
     def _mapped(results: Sequence[Result], to: Any) -> list[Result]:

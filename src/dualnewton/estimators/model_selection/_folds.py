@@ -57,6 +57,10 @@ class Folds:
         """Return the weights of the rows in each fold, given the weights c of all rows; held-out rows have weight zero."""
         return list(self.counts if c is None else self.counts * c)
 
+    def relative_weights(self, c: np.ndarray | None) -> list[np.ndarray]:
+        """Return the same weights, scaled to mean one: the objective of a fold is divided by their sum, and P by n."""
+        return [each / each.mean() for each in self.weights(c)]
+
     def and_all_rows(self) -> Folds:
         """Return the folds and one more, which holds out no row."""
         n = self.counts.shape[1]

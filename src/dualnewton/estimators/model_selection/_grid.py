@@ -67,6 +67,11 @@ class OverFolds:
         return [*problems, *(like(problem, sample_weight=c) for c in placed for problem in problems)]
 
 
+def over_folds(kind: type) -> Any:
+    """Return the class of estimators like ``kind`` that have one problem for each weighting of the rows."""
+    return type(f"{kind.__name__}OverFolds", (OverFolds, kind), {})
+
+
 class _Trail:
     """The models of some problems for the last two values of a grid, from which those of the next value start."""
 

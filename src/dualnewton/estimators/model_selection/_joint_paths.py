@@ -9,22 +9,25 @@ one before. The verifier certifies the models from the same moments, with a boun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._certified import TOGETHER, finished
+from dualnewton.estimators.model_selection._alphas import Scored
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
-from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.estimators.model_selection._session import TOGETHER, GridSession, Outcome
 from dualnewton.interop.parts import Data
+from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.moments import Centred, Verifier
 from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
+from dualnewton.regularizers import mixed
 from dualnewton.regularizers.joint import feature_norms
-from dualnewton.run.result import Result
+from dualnewton.run.result import Result, Status
 from dualnewton.solvers.prox.joint_paths import JointPath
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of
 
@@ -60,7 +63,7 @@ class Path(NamedTuple):
     def solved(self, session: GridSession, problem: Problem, k: int) -> Result:
         """Certify the model for alpha k in its own problem, and continue with the solver if its gap exceeds ``tol``."""
         own = (self.W[k, 0], float(self.b[k, 0])) if problem.columns == 1 else (self.W[k], self.b[k])
-        return finished(session, [problem], [own[0]], [own[1]], BY_MOMENTS)[0]
+        return session.finished([problem], [own[0]], [own[1]], BY_MOMENTS)[0]
 
 
 class JointPaths:
@@ -93,6 +96,41 @@ class JointPaths:
         each = zip(folds.and_all_rows().weights(c), self.centred, strict=True)
         self.squares = [n / own.sum() * float(own @ np.square(data.y - m.target_mean).sum(axis=1)) for own, m in each]
 
+    def scored(self, posed: Sequence[Problem], errors: Any, ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+        """Yield the models of decreasing alphas: first all paths are computed, then, fold by fold, all certificates.
+
+        The problems are those of the folds and, last, of all rows, for any λ; ``errors`` computes those of held-out rows.
+        """
+        if not alphas.size:
+            return
+        self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[0]:.3g} to {alphas[-1]:.3g}")
+        *of_folds, whole = posed
+        found = self.along(ratio, alphas, self.session.goal)
+        lams = [mixed(float(alpha), ratio, joint=True)[0] for alpha in alphas]
+        each = [
+            self._certified(fold, problem, path, lams, errors)
+            for fold, (problem, path) in enumerate(zip(of_folds, found, strict=False))
+        ]
+        for k, lam in enumerate(lams):
+            outcomes, missed = zip(*(own[k] for own in each), strict=True)
+            yield Scored(outcomes, missed, partial(self.of_all_rows, like(whole, lam=lam), found, k))
+
+    def _certified(
+        self, fold: int, problem: Problem, path: Path, lams: Sequence[float], errors: Any
+    ) -> list[tuple[Outcome, float]]:
+        """Certify the models of a fold, solve those that miss ``tol``, and return outcomes and errors."""
+        proofs = self.certificates(fold, problem, lams, path)
+        seen = [
+            (Outcome(proof, Status.CONVERGED, 1.0), float(error))
+            for proof, error in zip(proofs, errors.of_models(fold, path.W, path.b), strict=True)
+        ]
+        self.session.report([outcome for outcome, _ in seen])
+        for k, proof in enumerate(proofs):
+            if proof.relative_gap > self.session.tol:
+                result = path.solved(self.session, like(problem, lam=lams[k]), k)
+                seen[k] = Outcome.of(result), errors.of(fold, [result])
+        return seen
+
     def along(self, ratio: float, alphas: np.ndarray, tol: float) -> list[Path]:
         """Return the paths of the folds, followed by that of all rows, for positive alphas and a positive l1_ratio."""
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
@@ -104,9 +142,9 @@ class JointPaths:
         W = path.W[:, 0] if problem.columns == 1 else path.W
         return Verifier(self.moments[fold], problem).certificates(W, path.b, np.asarray(lams))
 
-    def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> Result:
+    def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> list[Result]:
         """Return the model of all rows for alpha k, whose problem is given."""
-        return found[-1].solved(self.session, problem, k)
+        return [found[-1].solved(self.session, problem, k)]
 
     def _path(self, own: Centred, squares: float, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         H, along = np.ascontiguousarray(own.second), np.ascontiguousarray(own.cross.T)
@@ -181,8 +219,8 @@ class JointColumns(JointPaths):
             certificates += certify_path(problem, lams[part], path.W[part], path.b[part])
         return certificates
 
-    def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> Result:  # noqa: ARG002
-        return self.session.solve([problem])[0]
+    def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> list[Result]:  # noqa: ARG002
+        return self.session.solve([problem])
 
     def _of_fold(self, c: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         rows = np.flatnonzero(c)

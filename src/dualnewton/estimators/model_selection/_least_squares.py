@@ -1,22 +1,34 @@
-"""Least squares with ½‖w‖², for all strengths of the penalty at once, by moments of the features.
+"""Least squares with ½‖w‖², for all strengths of the penalty and all outputs at once, and its leave-one-out errors.
 
     min_{W, b}  Σ_i c_i ‖W x_i + b − y_i‖² + alpha ‖W‖²,        y_i ∈ R^K
 
+The solutions follow from the d×d moments of the features or from the n×n products of the examples, whichever matrix is smaller.
 Moments of disjoint groups of rows add up, so that all folds together cost one pass over the data.
+
+If r are the residuals of the model of all rows, the error at row i of the model fitted without it is r_i/(1 − h_i), where the
+leverage h_i is c_i times the i-th diagonal entry of the matrix that maps targets to predictions, intercept included (Rifkin
+and Lippert 2007).
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.matrix import Data
 from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.planning.direct import factorises_each
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.solvers.primal.curvature import Cholesky
+
+PIECE = 1 << 18
+"""Number of entries of the rows that are read at a time."""
 
 
 def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
@@ -29,9 +41,11 @@ def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, 
     return [reduce(add, own) for own in parts]
 
 
-def models_of(moments: Moments, alphas: np.ndarray, *, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+def models_of(
+    moments: Moments, alphas: np.ndarray, tuning: Tuning, *, fit_intercept: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return W of shape (alphas, K, d) and b of shape (alphas, K) for some moments."""
-    if not factorises_each(len(alphas)):
+    if not factorises_each(len(alphas), tuning):
         return ByFeatures(moments, fit_intercept=fit_intercept).models(alphas)
     second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
     W = np.stack([Cholesky(second.copy(), np.full(len(second), alpha)).solve(cross).T for alpha in alphas])
@@ -59,3 +73,131 @@ class ByFeatures:
         """Return W of shape (alphas, K, d) and b of shape (alphas, K)."""
         W = np.stack([(self.vectors @ (self.along / (self.values + alpha)[:, None])).T for alpha in alphas])
         return W, self.target_mean - W @ self.mean
+
+
+class ByExamples:
+    """The solutions from the n×n products X Xᵀ: w = Xᵀ D(s) v, (PKP + alpha I) v = P D(s) y.
+
+    Here s = √c for weights c that are not all zero, K = D(s) X Xᵀ D(s), and P removes the component along s if there is an
+    intercept. Y has the shape (n, outputs).
+    """
+
+    def __init__(self, products: np.ndarray, Y: np.ndarray, c: np.ndarray, *, fit_intercept: bool) -> None:
+        self.s = np.sqrt(c)
+        self.unit = self.s / np.linalg.norm(self.s) if fit_intercept else np.zeros(len(c))
+        self.K = self._projected(self._projected(products * np.outer(self.s, self.s)).T)
+        self.targets = self._projected(self.s[:, None] * Y)  # exactly zero if the targets are constant
+
+    @cached_property
+    def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+        """The eigenvalues of PKP and its eigenvectors."""
+        from scipy.linalg import eigh
+
+        values, vectors = eigh(self.K)
+        return np.maximum(values, 0.0), self._projected(vectors)
+
+    def _projected(self, columns: np.ndarray) -> np.ndarray:
+        return columns - np.outer(self.unit, self.unit @ columns)
+
+    def duals(self, alpha: Any) -> np.ndarray:
+        """Return v, of shape (n, K), for one alpha or one for each of the K targets."""
+        values, vectors = self.spectrum
+        return np.asarray(vectors @ ((vectors.T @ self.targets) / (values[:, None] + alpha)))
+
+    def _each_dual(self, alphas: np.ndarray, tuning: Tuning) -> list[np.ndarray]:
+        """Return v for each alpha: from the eigenvalues if they are known, or from a factor for each alpha if these are few."""
+        if "spectrum" in vars(self) or not factorises_each(len(alphas), tuning):
+            return [self.duals(alpha) for alpha in alphas]
+        factors = (Cholesky(self.K.copy(), np.full(len(self.K), alpha)) for alpha in alphas)
+        return [self._projected(factor.solve(self.targets)) for factor in factors]
+
+    def models(
+        self, data: Data, rows: np.ndarray, Y: np.ndarray, alphas: np.ndarray, tuning: Tuning = DEFAULT
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return W of shape (alphas, K, d) and b of shape (alphas, K); ``rows`` are those of the products."""
+        c, (m, K) = np.square(self.s) / np.square(self.s).sum(), Y.shape
+        V = np.zeros((data.n, len(alphas) * K + 1))
+        V[rows, :-1] = np.stack([self.s[:, None] * v for v in self._each_dual(alphas, tuning)], axis=1).reshape(m, -1)
+        V[rows, -1] = c
+        sums = data.transposed_times(V)
+        W = np.ascontiguousarray(sums[:, :-1].T).reshape(len(alphas), K, -1)
+        return W, c @ Y - W @ sums[:, -1] if self.unit.any() else np.zeros(W.shape[:2])
+
+
+# Leave-one-out errors ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """The leave-one-out errors, and the models of all rows.
+
+    Attributes
+    ----------
+    errors : array of shape (alphas, n, K)
+        y_i minus the prediction of the model without row i.
+    W, b : arrays of shape (alphas, K, d) and (alphas, K)
+        The models of all rows.
+    """
+
+    errors: np.ndarray
+    W: np.ndarray
+    b: np.ndarray
+
+
+def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool) -> LeaveOneOut:
+    """Compute the errors from the moments of the features or the products of the examples, whichever matrix is smaller.
+
+    Parameters
+    ----------
+    data : Data
+        The examples.
+    Y : array of shape (n, K)
+        Targets.
+    c : array of shape (n,)
+        Weights; a row of weight zero is ignored.
+    alphas : array
+        Positive.
+    fit_intercept : bool
+        Whether there is an unpenalised intercept.
+    """
+    if fit_intercept and np.count_nonzero(c) < 2:
+        raise DualnewtonError(
+            "leave-one-out cross-validation (cv=None) with an intercept needs at least 2 rows of positive weight, got "
+            f"{np.count_nonzero(c)} (n_samples={data.n}): use Ridge with a value of alpha instead"
+        )
+    by = _by_features if data.n > data.d else _by_examples
+    return by(data, Y, c, alphas, fit_intercept)
+
+
+def _by_features(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
+    moments = Moments.of(data, Y, c, origin_of(data, c, shift=fit_intercept))
+    found = ByFeatures(moments, fit_intercept=fit_intercept)
+    inverse = 1.0 / (found.values[:, None] + alphas)  # (d, alphas)
+    share = c / c.sum() if fit_intercept else np.zeros(len(c))
+    factors = (found.along[:, None] * inverse[:, :, None]).reshape(data.d, -1)  # (d, alphas · K)
+    errors, step = np.empty((len(alphas), *Y.shape)), max(64, PIECE // max(factors.shape))
+    for low in range(0, data.n, step):
+        part = slice(low, min(low + step, data.n))
+        # In the basis of the eigenvectors, predictions and leverages are sums with one factor per eigenvector.
+        A = data.rows(part) @ found.vectors - found.mean @ found.vectors
+        missing = 1.0 - share[part, None] - c[part, None] * (np.square(A) @ inverse)
+        fitted = (A @ factors).reshape(len(A), len(alphas), -1)
+        residuals = (Y[part] - found.target_mean)[:, None] - fitted
+        errors[:, part] = (residuals / missing[:, :, None]).swapaxes(0, 1)
+    return LeaveOneOut(errors, *found.models(alphas))
+
+
+def _by_examples(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
+    inside, outside = np.flatnonzero(c > 0.0), np.flatnonzero(c == 0.0)
+    products = data.row_gram(inside if outside.size else slice(None))  # a slice is not copied
+    found = ByExamples(products, Y[inside], c[inside], fit_intercept=fit_intercept)
+    values, vectors = found.spectrum
+    W, b = found.models(data, inside, Y[inside], alphas)
+    errors = np.empty((len(alphas), *Y.shape))
+    for k, alpha in enumerate(alphas):
+        # r_i = alpha v_i/s_i and 1 − h_i = alpha times the diagonal of the inverse: alpha cancels.
+        diagonal = np.square(vectors) @ (1.0 / (values + alpha))
+        errors[k, inside] = found.duals(alpha) / (found.s * diagonal)[:, None]
+        if outside.size:
+            errors[k, outside] = Y[outside] - (data.times(W[k].T)[outside] + b[k])
+    return LeaveOneOut(errors, W, b)

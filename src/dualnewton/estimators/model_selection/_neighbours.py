@@ -14,9 +14,8 @@ from itertools import cycle
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._certified import certified
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.estimators.model_selection._session import GridSession, certified
 from dualnewton.matrix import Data
 from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
@@ -75,12 +74,8 @@ class Neighbours:
         missed = [k for k, result in enumerate(results) if not result.converged]
         # With a weaker penalty the models of the folds are farther apart: if no step sufficed, no later one will.
         self.useful = len(missed) < len(results)
-        if missed:
-            nearer = [results[k] if results[k].certificate.relative_gap < FAR else starts[k] for k in missed]
-            better = session.solve([problems[k] for k in missed], nearer)
-            for k, result in zip(missed, better, strict=True):
-                results[k] = result
-        return results
+        nearer = [results[k] if results[k].certificate.relative_gap < FAR else starts[k] for k in missed]
+        return session.improved(problems, results, missed, nearer)
 
     def _steps(self, first: Problem, whole: Result) -> list[_Fold]:
         """Return the model of each fold after a step, given the problem of the first fold, whose weights are not used."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._certified import finished
+from dualnewton.estimators.model_selection._alphas import Scored, Walk
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
@@ -69,66 +69,6 @@ class Fitted:
         return cls(W[None], b[None], [list(map(Outcome.of, of_folds))], lambda _: list(whole))
 
 
-class QuadraticPaths:
-    """The paths of all folds, and the model of all rows.
-
-    Parameters
-    ----------
-    session : GridSession
-        The session of the search.
-    data : Data
-        All rows.
-    folds : Folds
-        The training rows of each fold.
-    weightings : sequence of arrays of shape (n,)
-        The weights of the rows in each fold, followed by those of all rows, each scaled to mean one.
-    pose : callable
-        Returns the estimator (:class:`OverFolds`) with the problems for an alpha and an l1_ratio.
-    """
-
-    def __init__(
-        self,
-        session: GridSession,
-        data: Data,
-        folds: Folds,
-        weightings: Sequence[np.ndarray],
-        pose: Callable[[float, float], Any],
-    ) -> None:
-        self.session, self.data, self.weightings, self.pose = session, data, weightings, pose
-        kind = _ByMoments if sums_moments(data.matrix.profile, session.tuning) else _ByColumns
-        self.means = kind(session, data, folds, fit_intercept=pose(1.0, 0.5).fit_intercept)
-
-    def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
-        """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing."""
-        poser = self.pose(1.0, ratio)
-        poser.weightings = self.weightings
-        problems, done = poser._problems(self.data), 0
-        lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
-        base = Penalty.of(problems[0])
-        penalties = [base.times(lam / problems[0].lam) for lam in lams]
-        goal = WELL_BELOW * self.session.goal
-        goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
-        if not len(alphas):
-            return
-        for stretch in self.means.paths.along(penalties, goals, lambda: self.session.is_over):
-            own = slice(done, done + len(stretch.W))
-            self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
-            yield self._fitted(problems, stretch, lams[own])
-            done += len(stretch.W)
-
-    def _fitted(self, problems: Sequence[Problem], stretch: Stretch, lams: np.ndarray) -> Fitted:
-        """Certify the models of the folds; those of all rows are certified when ``final`` is called."""
-        folds = len(problems) - 1
-        posed = [[like(problem, lam=float(lam)) for problem in problems] for lam in lams]
-        models = _Models(problems[:folds], lams, posed, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
-        outcomes = self.means.certified(models)
-
-        def final(k: int) -> list[Result]:
-            return self.means.of_all_rows(posed[k][folds], stretch, k)
-
-        return Fitted(models.W, models.b, outcomes, final)
-
-
 @dataclass(frozen=True, eq=False)
 class _Models:
     """The models of all folds at some λ.
@@ -152,26 +92,76 @@ class _Models:
     b: np.ndarray
 
 
-class _Means(ABC):
-    """Computes and certifies the models of paths."""
+class QuadraticPaths(ABC):
+    """The paths of all folds, and the model of all rows: see :func:`quadratic_paths`."""
 
     reason: str
     paths: Paths
-    session: GridSession
+
+    def __init__(self, session: GridSession, data: Data, folds: Folds, pose: Callable[[float], Any]) -> None:
+        self.session, self.data, self.pose = session, data, pose
+        self.weightings = folds.and_all_rows().relative_weights(data.sample_weight)
+        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+        self._prepare(folds, c, fit_intercept=pose(0.5).fit_intercept)
 
     @abstractmethod
-    def certified(self, models: _Models) -> list[list[Outcome]]:
+    def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
+        """Set ``paths``; c are the weights of the rows."""
+
+    @abstractmethod
+    def _certified(self, models: _Models) -> list[list[Outcome]]:
         """Certify the models of the folds for each λ; replace those that miss the tolerance."""
 
     @abstractmethod
-    def of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
+    def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         """Return the model of all rows for λ number k of a stretch, whose problem is given."""
+
+    def walk(self, scored: Callable[[Fitted], Iterator[Scored]], in_passes: Walk) -> Walk:
+        """Return a function that fits the alphas of a grid along paths, and in passes those that the paths leave out."""
+
+        def along(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+            done = 0
+            for found in self.along(ratio, alphas[alphas > 0.0]):
+                yield from scored(found)
+                done += len(found)
+            yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
+
+        return along
+
+    def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
+        """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing."""
+        poser = self.pose(ratio)
+        poser.weightings = self.weightings
+        problems, done = poser._problems(self.data), 0
+        lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
+        base = Penalty.of(problems[0])
+        penalties = [base.times(lam / problems[0].lam) for lam in lams]
+        goal = WELL_BELOW * self.session.goal
+        goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
+        if not len(alphas):
+            return
+        for stretch in self.paths.along(penalties, goals, lambda: self.session.is_over):
+            own = slice(done, done + len(stretch.W))
+            self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
+            yield self._fitted(problems, stretch, lams[own])
+            done += len(stretch.W)
+
+    def _fitted(self, problems: Sequence[Problem], stretch: Stretch, lams: np.ndarray) -> Fitted:
+        """Certify the models of the folds; those of all rows are certified when ``final`` is called."""
+        folds = len(problems) - 1
+        posed = [[like(problem, lam=float(lam)) for problem in problems] for lam in lams]
+        models = _Models(problems[:folds], lams, posed, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
+        outcomes = self._certified(models)
+
+        def final(k: int) -> list[Result]:
+            return self._of_all_rows(posed[k][folds], stretch, k)
+
+        return Fitted(models.W, models.b, outcomes, final)
 
     def _better(self, models: _Models, places: Sequence[tuple[int, int]]) -> list[Outcome]:
         """Certify models on the data, improve those that miss the tolerance, and store them."""
         W, b = models.W, models.b
-        results = finished(
-            self.session,
+        results = self.session.finished(
             [models.posed[k][f] for k, f in places],
             [W[place] for place in places],
             [float(b[place]) for place in places],
@@ -182,21 +172,20 @@ class _Means(ABC):
         return [Outcome.of(result) for result in results]
 
 
-class _ByMoments(_Means):
+class _ByMoments(QuadraticPaths):
     reason = BY_MOMENTS
 
-    def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
-        self.session, folds = session, folds.and_all_rows()
+    def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
+        data, folds = self.data, folds.and_all_rows()
         n, d = data.X.shape
-        c = np.ones(n) if data.sample_weight is None else data.sample_weight
         moments = moments_of_folds(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
         self.moments = [each.times(n / each.total) for each in moments]
         weights = folds.counts * c
         weights *= (n / weights.sum(axis=1))[:, None]
-        compiled = compiles_paths(d, session.tuning)
+        compiled = compiles_paths(d, self.session.tuning)
         self.paths = FromMoments.of(self.moments, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
 
-    def certified(self, models: _Models) -> list[list[Outcome]]:
+    def _certified(self, models: _Models) -> list[list[Outcome]]:
         each = [
             Verifier(self.moments[f], problem).certificates(models.W[:, f], models.b[:, f], models.lams)
             for f, problem in enumerate(models.problems)
@@ -214,16 +203,15 @@ class _ByMoments(_Means):
         self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
         return outcomes
 
-    def of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
-        return finished(self.session, [problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
+    def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
+        return self.session.finished([problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
 
 
-class _ByColumns(_Means):
+class _ByColumns(QuadraticPaths):
     reason = BY_COLUMNS
 
-    def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
-        self.session, tuning = session, session.tuning
-        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+    def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
+        data, tuning = self.data, self.session.tuning
         self.paths = FromColumns(
             data.matrix,
             data.y,
@@ -233,10 +221,19 @@ class _ByColumns(_Means):
             sizes=SetSizes.of_paths(len(folds), tuning),
         )
 
-    def certified(self, models: _Models) -> list[list[Outcome]]:
+    def _certified(self, models: _Models) -> list[list[Outcome]]:
         values, folds = models.b.shape
         found = self._better(models, list(np.ndindex(values, folds)))
         return [found[k * folds : (k + 1) * folds] for k in range(values)]
 
-    def of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:  # noqa: ARG002
+    def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:  # noqa: ARG002
         return self.session.solve([problem])
+
+
+def quadratic_paths(session: GridSession, data: Data, folds: Folds, pose: Callable[[float], Any]) -> QuadraticPaths:
+    """Return the paths of all folds, from moments or from columns, whichever suits the data.
+
+    ``pose`` returns the estimator (:class:`OverFolds`) that poses the problems for an l1_ratio and some alpha.
+    """
+    kind = _ByMoments if sums_moments(data.matrix.profile, session.tuning) else _ByColumns
+    return kind(session, data, folds, pose)

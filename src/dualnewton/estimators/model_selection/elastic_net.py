@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data
 from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
-from dualnewton.estimators.model_selection import _routing, choice
-from dualnewton.estimators.model_selection._alphas import AlphaSearch
-from dualnewton.estimators.model_selection._folds import Folds, indexed
-from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection import choice
+from dualnewton.estimators.model_selection._alphas import AlphaSearch, Scored, Search, Walk
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._grid import over_folds
 from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
-from dualnewton.estimators.model_selection._quadratic_paths import Fitted, QuadraticPaths
-from dualnewton.estimators.model_selection._session import GridSession, of_each
+from dualnewton.estimators.model_selection._quadratic_paths import Fitted, quadratic_paths
 from dualnewton.planning.working_sets import sums_moments
-from dualnewton.run.result import Result
+
+SCORE = "neg_mean_squared_error"
+"""scikit-learn's name of the score."""
 
 
 @estimator
@@ -61,99 +61,41 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
 
     precompute: Any = "auto"
 
-    def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
-        grids = [self._grid(data, ratio) for ratio in ratios]
-        given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
-        splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
-        folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
-        search = _Search(data, folds, (len(ratios), len(grids[0])))
-        with GridSession(self) as session:
-            fits = self._found(session, data, folds)
-            for r, (ratio, alphas) in enumerate(zip(ratios, grids, strict=True)):
-                done = 0
-                for found in fits(ratio, alphas):
-                    search.take(r, done, found)
-                    done += len(found)
-            r, k = search.best
-            self.choice_certificate_ = self._choice(session, search, ratios, grids)
-            final = search.final()
-        self._set_chosen(grids, ratios[r], float(grids[r][k]))
-        self.mse_path_ = np.squeeze(search.errors)
-        self.certificates_ = of_each(search.outcomes, "certificate")
-        self._adopt(data, final)
-        names = [f"alpha = {alpha:.3g}" for alpha in (self.alpha_, *np.repeat(np.stack(grids), len(folds)))]
-        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
+    def _member(self, kind: type[CertifiedModel] | None = None, **values: Any) -> Any:
+        return super()._member(kind, precompute=False, **values)
 
-    def _choice(
-        self, session: GridSession, search: _Search, ratios: list[float], grids: list[np.ndarray]
-    ) -> choice.ChoiceCertificate:
+    def _choice(self, search: Search) -> choice.ChoiceCertificate:
         """Bound the errors of exact fits."""
-        data, folds, errors = search.data, search.folds, search.errors
-        proofs = LeastSquaresProofs(
-            data.matrix, folds, data.sample_weight, session.tuning, fit_intercept=self.fit_intercept, normalised=True
-        )
-        ends = np.full((*errors.shape, 2), choice.UNKNOWN)
-        for r, (ratio, alphas) in enumerate(zip(ratios, grids, strict=True)):
+        data, folds = search.data, search.folds
+        given = data.matrix, folds, data.sample_weight, search.session.tuning
+        proofs = LeastSquaresProofs(*given, fit_intercept=self.fit_intercept, normalised=True)
+        ends = np.full((*search.errors.shape, 2), choice.UNKNOWN)
+        for r, (ratio, alphas) in enumerate(zip(search.ratios, search.grids, strict=True)):
             for fold in range(len(folds)):
                 factor = proofs.factor(fold, float(alphas.min()) * (1.0 - ratio))
                 for k in range(len(alphas)):
-                    proof, score = search.outcomes[r, k, fold].certificate, -float(errors[r, k, fold])
-                    ends[r, k, fold] = proofs.interval("neg_mean_squared_error", factor, proof, score)
-        named = [
-            {"alpha": float(alpha)} | ({"l1_ratio": ratio} if len(ratios) > 1 else {})
-            for ratio, alphas in zip(ratios, grids, strict=True)
-            for alpha in alphas
-        ]
-        chosen = int(np.ravel_multi_index(search.best, errors.shape[:2]))
-        scores = -errors.reshape(-1, len(folds))
+                    place = r, k, fold
+                    proof, score = search.outcomes[place].certificate, -float(search.errors[place])
+                    ends[place] = proofs.interval(SCORE, factor, proof, score)
         reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
-        return choice.certificate(
-            named, scores, ends.reshape(*scores.shape, 2), chosen, "neg_mean_squared_error", reason
-        )
+        return search.choice(ends, SCORE, reason, with_ratio=len(search.ratios) > 1)
 
-    # The grid ---------------------------------------------------------------------------------------------------------
+    def _walk(self, search: Search) -> Walk:
+        session, data, folds = search.session, search.data, search.folds
+        errors = _Errors(data, folds)
 
-    def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
-        return slopes if self.positive else np.abs(slopes)
-
-    def _first_member(self) -> Any:
-        return self._posing(1.0, self._values()[0], ElasticNet)
-
-    # Fits ---------------------------------------------------------------------------------------------------------------
-
-    def _found(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Fitted]]:
-        """Return a function that fits a decreasing grid of alphas for an l1_ratio, several at a time."""
-        c = data.sample_weight
-        # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
-        weightings = [each / each.mean() for each in folds.weights(c)]
-
-        def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
-            members = [(f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}", self._posing(alpha, ratio)) for alpha in alphas]
-            for whole, of_folds in walk_values(session, members, data, c, weightings):
-                yield Fitted.of(of_folds, whole)
+        def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+            for whole, of_folds in self._in_passes(search, ratio, alphas):
+                yield from errors.scored(Fitted.of([result for own in of_folds for result in own], whole))
 
         able = data.matrix.capabilities
         if session.method != "auto" or not (able.whole or sums_moments(data.matrix.profile, session.tuning)):
             return in_passes  # columns of rows on disk cannot be selected
-        whole = np.ones(len(data.y)) if c is None else c / c.mean()
-        paths = QuadraticPaths(session, data, folds, [*weightings, whole], self._posing)
+        return quadratic_paths(session, data, folds, self._posing).walk(errors.scored, in_passes)
 
-        def along_paths(ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
-            done = 0
-            for found in paths.along(ratio, alphas[alphas > 0.0]):
-                yield found
-                done += len(found)
-            yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
-
-        return along_paths
-
-    def _posing(self, alpha: float, ratio: float, kind: type[ElasticNet] | None = None) -> Any:
-        """Return the estimator of one value, which has one problem per fold."""
-        return self._member(kind or _OverFolds, alpha=alpha, l1_ratio=ratio, precompute=False)
-
-    def get_metadata_routing(self) -> Any:
-        """Return the metadata routing: the splitter of ``fit`` takes metadata."""
-        return _routing.router(self, check_cv(self.cv), None)
+    def _posing(self, ratio: float) -> Any:
+        """Return the estimator of an l1_ratio, which has one problem per fold."""
+        return self._member(over_folds(ElasticNet), alpha=1.0, l1_ratio=ratio)
 
 
 @estimator
@@ -173,48 +115,27 @@ class LassoCV(ElasticNetCV):
     l1_ratio: Any = field(default=1.0, init=False)
 
 
-class _OverFolds(OverFolds, ElasticNet):
-    """The models of several folds, for one value."""
+class _Errors:
+    """The weighted mean squared errors on the rows that each fold holds out."""
 
+    def __init__(self, data: Data, folds: Folds) -> None:
+        self.data, self.tests = data, list(map(np.sort, folds.tests))
+        self.held_out = HeldOut(data, Folds(folds.counts, self.tests))
 
-class _Search:
-    """The errors of all models on the rows that their folds hold out, and the best value so far.
-
-    Attributes
-    ----------
-    errors : array of shape (l1_ratios, alphas, folds)
-        The weighted mean squared errors.
-    outcomes : array of Outcome of the same shape
-        Certificates and statuses of the models.
-    best : (int, int)
-        The first index with the least mean over the folds.
-    """
-
-    def __init__(self, data: Data, folds: Folds, shape: tuple[int, int]) -> None:
-        self.data, self.folds = data, folds
-        self.held_out = HeldOut(data, Folds(folds.counts, list(map(np.sort, folds.tests))))
-        self.errors = np.empty((*shape, len(folds)))
-        self.outcomes = np.empty(self.errors.shape, dtype=object)
-        self.best, self.least = (0, 0), np.inf
-        self.final: Callable[[], list[Result]] = list
-
-    def take(self, ratio: int, first: int, found: Fitted) -> None:
-        """Store the models of several alphas, starting at an index."""
-        own = slice(first, first + len(found))
+    def scored(self, found: Fitted) -> Iterator[Scored]:
+        """Yield the models of each alpha with their errors."""
+        errors, weights = np.empty(found.b.shape), self.data.sample_weight
         for fold, missed in enumerate(self._in_memory(found) if self.held_out.selects else self._in_passes(found)):
-            rows = np.sort(self.folds.tests[fold])
+            rows = self.tests[fold]
             missed -= self.data.y[rows, None]
-            weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
-            self.errors[ratio, own, fold] = np.average(np.square(missed), axis=0, weights=weights)
-        for place, outcomes in enumerate(found.outcomes, first):
-            self.outcomes[ratio, place] = outcomes
-        for place, mean in enumerate(self.errors[ratio, own].mean(axis=1), first):
-            if mean < self.least:
-                self.best, self.least, self.final = (ratio, place), mean, partial(found.final, place - first)
+            own = None if weights is None else weights[rows]
+            errors[:, fold] = np.average(np.square(missed), axis=0, weights=own)
+        for k, outcomes in enumerate(found.outcomes):
+            yield Scored(outcomes, errors[k], partial(found.final, k))
 
     def _in_memory(self, found: Fitted) -> Iterator[np.ndarray]:
         """Yield the margins of the held-out rows of each fold, in increasing order, for all alphas."""
-        for fold, rows in enumerate(map(np.sort, self.folds.tests)):
+        for fold, rows in enumerate(self.tests):
             used = np.flatnonzero(found.W[:, fold].any(axis=0))
             held_out = self.data.matrix.rows(rows)
             part = held_out if used.size == found.W.shape[2] else held_out[:, used]

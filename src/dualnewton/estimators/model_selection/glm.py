@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.metrics import mean_tweedie_deviance
-from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import _raise_for_params
 
 from dualnewton.estimators._base import CertifiedModel
@@ -24,11 +24,10 @@ from dualnewton.estimators.glm import (
     means_of,
     with_offset,
 )
-from dualnewton.estimators.model_selection import _routing, choice
-from dualnewton.estimators.model_selection._alphas import AlphaSearch
-from dualnewton.estimators.model_selection._folds import Folds, indexed
-from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
-from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
+from dualnewton.estimators.model_selection import choice
+from dualnewton.estimators.model_selection._alphas import AlphaSearch, Scored, Search, Walk
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._session import Outcome
 from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result
 
@@ -64,10 +63,6 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         States that the choice is not proved, and the reason.
     """
 
-    _kind: ClassVar[type[CertifiedModel]]
-    _folded: ClassVar[type[CertifiedModel]]
-    """The class of the grid's models with one problem per fold."""
-
     alpha: float = field(default=1.0, init=False)
     l1_ratio: Any = 0.0
     alphas: Any = 20
@@ -93,40 +88,21 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         self._search(with_offset(self._checked_for_folds(X, y, sample_weight), offset), ratios, params)
         return self._beside(X)
 
-    def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
-        grids = [self._grid(data, ratio) for ratio in ratios]
-        given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
-        folds = Folds.of(
-            check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split), data.X.shape[0], data.sample_weight
-        )
-        # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
-        weightings = [each / each.mean() for each in folds.weights(data.sample_weight)]
-        shape = len(ratios), len(grids[0]), len(folds)
-        scores, outcomes, best = np.empty(shape), np.empty(shape, dtype=object), (np.inf, 0, 0, list[Result]())
-        with GridSession(self) as session:
-            for r, (ratio, alphas) in enumerate(zip(ratios, grids, strict=True)):
-                names = [f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}" for alpha in alphas]
-                members = [self._member(self._folded, alpha=float(alpha), l1_ratio=ratio) for alpha in alphas]
-                walk = walk_values(session, zip(names, members, strict=True), data, data.sample_weight, weightings)
-                for k, (whole, found) in enumerate(walk):
-                    scores[r, k] = self._deviances(data, folds, found)
-                    outcomes[r, k] = [Outcome.of(result) for result in found]
-                    best = min(best, (float(scores[r, k].mean()), r, k, whole), key=lambda each: each[0])
-        _, r, k, final = best
-        self._set_chosen(grids, ratios[r], float(grids[r][k]))
-        self.deviance_path_ = scores
-        self.certificates_ = of_each(outcomes, "certificate")
-        named = [
-            {"alpha": float(alpha), "l1_ratio": ratio}
-            for ratio, alphas in zip(ratios, grids, strict=True)
-            for alpha in alphas
-        ]
-        ends = np.full((len(named), len(folds), 2), choice.UNKNOWN)
-        chosen, each = r * shape[1] + k, -scores.reshape(len(named), -1)
-        self.choice_certificate_ = choice.certificate(named, each, ends, chosen, "neg_mean_deviance", NO_BOUND)
-        self._adopt(data, final)
-        names = [f"alpha = {alpha:.3g}" for alpha in (self.alpha_, *np.repeat(np.stack(grids), len(folds)))]
-        CertifiedModel._warn_of_misses(self, [*final, *outcomes.ravel()], names)
+    def _walk(self, search: Search) -> Walk:
+        def walk(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+            for whole, of_folds in self._in_passes(search, ratio, alphas):
+                found = [result for own in of_folds for result in own]
+                outcomes = [Outcome.of(result) for result in found]
+                yield Scored(outcomes, self._deviances(search.data, search.folds, found), partial(list, whole))
+
+        return walk
+
+    def _choice(self, search: Search) -> choice.ChoiceCertificate:
+        ends = np.full((*search.errors.shape, 2), choice.UNKNOWN)
+        return search.choice(ends, "neg_mean_deviance", NO_BOUND, with_ratio=True)
+
+    def _set_errors(self, errors: np.ndarray) -> None:
+        self.deviance_path_ = errors
 
     def _deviances(self, data: Data, folds: Folds, results: Sequence[Result]) -> list[float]:
         """Return the mean deviance of the model of each fold on the rows that it holds out."""
@@ -153,25 +129,6 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         highest = max(float(self._slope_sizes(slopes).max()), 0.0) / max(ratio, LEAST_RATIO)
         return falling_grid(highest, self.eps, int(self.alphas))
 
-    def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
-        return slopes if self.positive else np.abs(slopes)
-
-    def get_metadata_routing(self) -> Any:
-        """Return the metadata routing: the splitter of ``fit`` takes metadata."""
-        return _routing.router(self, check_cv(self.cv), None)
-
-
-class _PoissonOverFolds(OverFolds, PoissonRegressor):
-    """The models of several folds, for one value."""
-
-
-class _GammaOverFolds(OverFolds, GammaRegressor):
-    """The models of several folds, for one value."""
-
-
-class _TweedieOverFolds(OverFolds, TweedieRegressor):
-    """The models of several folds, for one value."""
-
 
 @estimator
 class PoissonRegressorCV(DevianceSearch, PoissonRegressor):
@@ -189,7 +146,6 @@ class PoissonRegressorCV(DevianceSearch, PoissonRegressor):
     """
 
     _kind: ClassVar[type[CertifiedModel]] = PoissonRegressor
-    _folded: ClassVar[type[CertifiedModel]] = _PoissonOverFolds
 
 
 @estimator
@@ -208,7 +164,6 @@ class GammaRegressorCV(DevianceSearch, GammaRegressor):
     """
 
     _kind: ClassVar[type[CertifiedModel]] = GammaRegressor
-    _folded: ClassVar[type[CertifiedModel]] = _GammaOverFolds
 
 
 @estimator
@@ -228,4 +183,3 @@ class TweedieRegressorCV(DevianceSearch, TweedieRegressor):
     """
 
     _kind: ClassVar[type[CertifiedModel]] = TweedieRegressor
-    _folded: ClassVar[type[CertifiedModel]] = _TweedieOverFolds

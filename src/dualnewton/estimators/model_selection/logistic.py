@@ -20,11 +20,10 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import in_unit_interval, opened
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
-from dualnewton.estimators.model_selection._certified import certified
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._logistic_grid import Grid, GridFits, Scored, parted
-from dualnewton.estimators.model_selection._session import GridSession, of_each
+from dualnewton.estimators.model_selection._session import GridSession, certified, of_each
 from dualnewton.estimators.model_selection.choice import BOUNDS, ChoiceCertificate
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import NAMED

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, is_classifier
 from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -18,17 +18,20 @@ from sklearn.utils.validation import _check_method_params
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
-from dualnewton.estimators._direct import ByExamples
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing, choice
-from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._held_out import HeldOut
-from dualnewton.estimators.model_selection._least_squares import models_of, moments_of_folds
-from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
+from dualnewton.estimators.model_selection._least_squares import (
+    ByExamples,
+    LeaveOneOut,
+    leave_one_out,
+    models_of,
+    moments_of_folds,
+)
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.ridge import Ridge
@@ -49,14 +52,8 @@ ALIKE = 100.0
 
 
 @estimator
-class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
-    """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model.
-
-    Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
-    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition, or from
-    a factor for each value if these are few; if both features and examples are many, the models are fitted in shared passes.
-
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; differences and additions:
+class RidgeSearch(CrossValidated):
+    """Base of the regressor and the classifier: least squares with ½‖w‖², whose alpha cross-validation chooses.
 
     Parameters
     ----------
@@ -83,18 +80,10 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         The certificate of each model. Without ``cv`` there is one fold, that of all rows, from which the errors are derived.
     scores_ : array of shape (alphas, folds)
         With ``cv``: the score of each model.
-
-    Examples
-    --------
-    >>> import dualnewton as dn
-    >>> from sklearn.datasets import load_diabetes
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = dn.RidgeCV(alphas=[0.01, 0.1, 1.0]).fit(X, y)
-    >>> model.alpha_, model.certificate_.relative_gap <= 1e-4
-    (0.01, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_iter": CertifiedModel._parameter_constraints["max_iter"],
         "solver": Ridge._parameter_constraints["solver"],
         "alphas": ["array-like", Interval(Real, 0, None, closed="left")],
         "scoring": [StrOptions(set(get_scorer_names())), callable, None],
@@ -102,8 +91,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         "store_cv_results": ["boolean"],
         "alpha_per_target": ["boolean"],
     }
-    _multi_output: ClassVar[bool] = True
-    _kind: ClassVar[type[CertifiedModel]] = Ridge
+    _score: ClassVar[str]
+    """The score of models of folds, if ``scoring`` is None."""
 
     alphas: Any = field(default=(0.1, 1.0, 10.0), kw_only=False)
     scoring: Any = None
@@ -113,15 +102,22 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     max_iter: int | None = None
 
     def _search(self, data: Data, values: np.ndarray, params: dict[str, Any]) -> None:
-        if data.sample_weight is not None:
-            params["sample_weight"] = data.sample_weight
+        posed = self._as_numbers(data)
+        if posed.sample_weight is not None:
+            params["sample_weight"] = posed.sample_weight
         unrouted = params if params and _routing.takes_weights(self._scorer()) else {}
         given = _routing.routed(self, "fit", params, unrouted)
         if self.cv is None:
-            self._by_leaving_one_out(data, values, given.scorer.score)
+            self._by_leaving_one_out(posed, values, given.scorer.score)
         else:
-            splits = check_cv(self.cv, data.y).split(indexed(data), data.y, **given.splitter.split)
-            self._by_folds(data, values, Folds.of(splits, data.X.shape[0], data.sample_weight), given.scorer.score)
+            labels = self._truth(posed.y)
+            cv = check_cv(self.cv, labels, classifier=is_classifier(self))
+            splits = cv.split(indexed(data), labels, **given.splitter.split)
+            self._by_folds(posed, values, Folds.of(splits, len(labels), data.sample_weight), given.scorer.score)
+
+    def _as_numbers(self, data: Data) -> Data:
+        """Return the data of the least-squares problems: numbers as targets, and all weights of the rows."""
+        return data
 
     @property
     def _by_folds_alone(self) -> bool:
@@ -159,7 +155,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             posed = self._posed_at(data, alphas[0], [data.sample_weight])
             problems = [like(problem, lam=alpha / problem.n) for alpha in alphas for problem in posed]
             models = [list(each.reshape(len(problems), -1)) for each in (found.W, found.b)]
-            results = finished(session, problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
+            results = session.finished(problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
             each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of equal ones
@@ -178,9 +174,11 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             kept = c[:, None] * np.square(found.errors)
             scores = -kept.mean(axis=1) if apart else -kept.mean(axis=(1, 2))[:, None]
         else:
-            kept, scorer = Y - found.errors, self._scorer()
+            kept, scorer, identity = Y - found.errors, self._scorer(), self._identity()
             columns = range(Y.shape[1]) if apart else [slice(None) if data.y.ndim == 2 else 0]
-            scores = np.array([[scorer(_Identity(), one[:, k], Y[:, k], **params) for k in columns] for one in kept])
+            scores = np.array(
+                [[scorer(identity, one[:, k], self._truth(Y[:, k]), **params) for k in columns] for one in kept]
+            )
         if self.store_cv_results:
             stored = np.moveaxis(kept, 0, 2).astype(data.X.dtype)
             self.cv_results_ = stored if data.y.ndim == 2 else stored[:, 0]
@@ -224,7 +222,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         chosen: int,
     ) -> choice.ChoiceCertificate:
         """Bound the scores of exact fits, of one output with equal weights."""
-        scoring = "r2" if self.scoring is None else self.scoring if isinstance(self.scoring, str) else "score"
+        scoring = self._score if self.scoring is None else self.scoring if isinstance(self.scoring, str) else "score"
         named, ends = [{"alpha": float(alpha)} for alpha in alphas], np.full((*scores.shape, 2), choice.UNKNOWN)
         reason = f"no bound is known for the score {scoring!r}, weights of rows or several outputs"
         if data.y.ndim == 1 and data.sample_weight is None and scoring in choice.BOUNDS:
@@ -248,7 +246,11 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
 
     def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
         """Return the model of a fold, for a scorer."""
-        return _Fitted()._taking(data, results)
+        raise NotImplementedError
+
+    def _identity(self) -> Any:
+        """Return a model that returns its input as predictions or decision values, for a scorer."""
+        raise NotImplementedError
 
     def _truth(self, y: np.ndarray) -> np.ndarray:
         """Return the targets with which predictions are compared."""
@@ -263,12 +265,9 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         fits = list(each.ravel())
         CertifiedModel._warn_of_misses(self, fits if self.cv is None else [*final, *fits])
 
-    def _specification(self, n: int) -> Specification:
-        return ridge(self, n)
-
     def _scorer(self) -> Any:
         if self.scoring is None and _routing_enabled():
-            return get_scorer("r2").set_score_request(sample_weight=True)
+            return get_scorer(self._score).set_score_request(sample_weight=True)
         return check_scoring(self, scoring=self.scoring, allow_none=True)
 
     def get_metadata_routing(self) -> Any:
@@ -276,10 +275,44 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         return _routing.router(self, self.cv, self._scorer(), "fit")
 
 
+@estimator
+class RidgeCV(RidgeSearch, MultiOutputMixin, CertifiedRegressor):
+    """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model.
+
+    Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
+    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition, or from
+    a factor for each value if these are few; if both features and examples are many, the models are fitted in shared passes.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; differences and additions:
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.RidgeCV(alphas=[0.01, 0.1, 1.0]).fit(X, y)
+    >>> model.alpha_, model.certificate_.relative_gap <= 1e-4
+    (0.01, True)
+    """
+
+    _multi_output: ClassVar[bool] = True
+    _kind: ClassVar[type[CertifiedModel]] = Ridge
+    _score: ClassVar[str] = "r2"
+
+    def _specification(self, n: int) -> Specification:
+        return ridge(self, n)
+
+    def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
+        return _Fitted()._taking(data, results)
+
+    def _identity(self) -> Any:
+        return _Identity()
+
+
 class _Exact:
     """The models of folds for all values from a decomposition for each fold, and one for all rows."""
 
-    def __init__(self, model: RidgeCV, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
+    def __init__(self, model: RidgeSearch, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
         self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
         n, d = data.X.shape
         Y = data.y.reshape(n, -1)
@@ -292,7 +325,7 @@ class _Exact:
     def _by_features(self, Y: np.ndarray, c: np.ndarray, folds: Folds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fit_intercept = self.model.fit_intercept
         for moments in moments_of_folds(self.data.matrix, Y, c, folds, shift=fit_intercept):
-            yield models_of(moments, self._positive, fit_intercept=fit_intercept)
+            yield models_of(moments, self._positive, self.session.tuning, fit_intercept=fit_intercept)
 
     def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         K = self.data.matrix.row_gram()
@@ -300,7 +333,7 @@ class _Exact:
             inside = np.flatnonzero(c > 0.0)
             own = K[np.ix_(inside, inside)]
             found = ByExamples(own, Y[inside], c[inside], fit_intercept=self.model.fit_intercept)
-            yield found.models(self.data.matrix, inside, Y[inside], self._positive)
+            yield found.models(self.data.matrix, inside, Y[inside], self._positive, self.session.tuning)
 
     @property
     def _positive(self) -> np.ndarray:
@@ -324,14 +357,14 @@ class _Exact:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
         problems = self.model._posed_at(self.data, alpha, weightings)
-        reason = FACTORISED if factorises_each(len(self._positive)) else DECOMPOSED
-        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
+        reason = FACTORISED if factorises_each(len(self._positive), session.tuning) else DECOMPOSED
+        return session.finished(problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), reason)
 
 
 class _ByPasses:
     """The models of a value in shared passes, by decreasing penalty; folds start from the model of all rows."""
 
-    def __init__(self, model: RidgeCV, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
+    def __init__(self, model: RidgeSearch, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
         self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
         self.whole: dict[int, list[Result]] = {}
 
@@ -363,7 +396,9 @@ def _representatives(alphas: np.ndarray) -> np.ndarray:
     return found
 
 
-def unpenalised(model: RidgeCV, session: Session, data: Data, weightings: Sequence[np.ndarray | None]) -> list[Result]:
+def unpenalised(
+    model: RidgeSearch, session: Session, data: Data, weightings: Sequence[np.ndarray | None]
+) -> list[Result]:
     """Return least squares without a penalty, as :class:`Ridge` does it, for each weighting of the rows."""
     member = Ridge(alpha=0.0, fit_intercept=model.fit_intercept)
     return [result for c in weightings for result in member._results(session, data._replace(sample_weight=c), None)]

@@ -152,14 +152,6 @@ def _estimator(name: str, value: Any) -> dict[str, Any]:
     return {**words, "class": _text("class", words["class"])}
 
 
-def _encoding(_: str, value: Any) -> Encoding:
-    return Encoding.from_dict(value)
-
-
-def _offset(_: str, value: Any) -> OffsetColumn:
-    return OffsetColumn.from_dict(value)
-
-
 def _classes(name: str, value: Any) -> np.ndarray:
     """Return labels of one kind, in order and each once."""
     labels = _list(name, value)
@@ -225,8 +217,8 @@ FIELDS: dict[str, Check] = {
     "d": _count,
     "feature_names": _or_none(_names),
     "target": _or_none(_text),
-    "offset": _or_none(_offset),
-    "table": _or_none(_encoding),
+    "offset": _or_none(lambda _, value: OffsetColumn.from_dict(value)),
+    "table": _or_none(lambda _, value: Encoding.from_dict(value)),
     "library": _text,
     "created": _moment,
     "command": _text,

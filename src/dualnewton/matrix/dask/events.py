@@ -35,13 +35,13 @@ class Expected:
         self._keys, self._found, self._complete = list(keys), dict[Any, Any](), threading.Event()
 
     def put(self, key: Any, sent: bytes | None) -> None:
-        """Take the event of a task; None says that its result must be gathered, or that it failed."""
+        """Store the event of a task; None means that its result must be gathered, or that the task failed."""
         self._found[key] = sent
         if len(self._found) == len(self._keys):
             self._complete.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until all tasks have sent an event; TimeoutError if they do not for so long."""
+        """Wait until all tasks have sent an event; raise ``TimeoutError`` after this many seconds."""
         if not self._complete.wait(seconds):
             raise TimeoutError
 
@@ -62,19 +62,19 @@ class Inbox:
 
     @classmethod
     def of(cls, client: Any) -> Inbox:
-        """Return the inbox of a client, which is subscribed again: the scheduler may be a new one."""
+        """Return the inbox of a client; subscribe to its events again, since the scheduler may have been restarted."""
         made = cls._of.setdefault(client, cls())
         client.subscribe_topic(made.topic, made._received)
         return made
 
     def expect(self, keys: Sequence[Any]) -> Expected:
-        """Return the results of tasks that are about to be started."""
+        """Return the object that receives the results of these tasks; call it before the tasks are started."""
         made = Expected(keys)
         self._expected.update(dict.fromkeys(keys, made))
         return made
 
     def forget(self, keys: Sequence[Any]) -> None:
-        """Drop what may still arrive: a task that ran on a lost worker runs a second time."""
+        """Ignore further events of these tasks: a task whose worker was lost runs again, and sends a second event."""
         for key in keys:
             self._expected.pop(key, None)
 
@@ -86,16 +86,16 @@ class Inbox:
 
 
 def send(topic: str, result: Any, size: int) -> None:
-    """Send the result of the task that runs on this worker; or, if it is larger than an event, that it must be gathered.
+    """Send the result of the task that runs on this worker; if it is larger than ``LARGEST``, tell the client to gather it.
 
     Parameters
     ----------
     topic : str
-        That of the client's inbox.
+        The topic of the client's inbox.
     result : object
         The result; None if the task failed.
     size : int
-        The bytes of its arrays, at least.
+        A lower bound on the bytes of its arrays.
     """
     from distributed import get_worker
 

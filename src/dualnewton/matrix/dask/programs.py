@@ -67,14 +67,14 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """The place of each row in its block, an index of rows beside an index of columns; or in all rows, if ``absolute``."""
+    """The index of each row in its block, for expressions such as ``Z[rows, y]``; among all rows if ``absolute``."""
 
     absolute: bool = False
     depth: int = 0
     meta: np.ndarray = field(default_factory=lambda: np.arange(0))
 
     def evaluate(self, known: Sequence[Any], rows: range) -> np.ndarray:  # noqa: ARG002
-        """Return the places of a block of rows."""
+        """Return the indices for a block of rows."""
         return np.arange(rows.start, rows.stop) if self.absolute else np.arange(len(rows))
 
 
@@ -168,18 +168,18 @@ def identity(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class At:
-    """The value of an instruction, by its place in the program."""
+    """A reference to the value of an earlier instruction, by its index in the program."""
 
     place: int
 
 
 _REPLACED = frozenset({Leaf, Constant, Positions, Scattered, Call, At})
-"""Types that :func:`replaced` looks for: a set, since expressions are walked through at every call of NumPy."""
+"""Types that :func:`replaced` looks for; a set, since every call of a NumPy function searches an expression for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """Take an array that is stored: of which futures, and which of their arrays."""
+    """The instruction that reads a stored array: the index of its source, and its index among the arrays of the source."""
 
     source: int
     place: int
@@ -187,7 +187,7 @@ class Load:
 
 @dataclass(frozen=True, eq=False)
 class Apply:
-    """Call a function."""
+    """The instruction that calls a function."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -215,7 +215,7 @@ class Program:
 
 
 def compiled(expressions: Sequence[Expression]) -> tuple[Program, list[Stored]]:
-    """Return the program of some expressions, and what it reads."""
+    """Return the program that evaluates some expressions, and the sources of its stored arrays."""
     instructions: list[Any] = []
     places: dict[int, int] = {}  # by identity
     sources: list[Stored] = []
@@ -243,13 +243,13 @@ def compiled(expressions: Sequence[Expression]) -> tuple[Program, list[Stored]]:
 
 
 def assigned(values: np.ndarray, key: Any, entries: Any) -> np.ndarray:
-    """Return a copy with other entries at a key."""
+    """Return a copy of the values with ``values[key] = entries``."""
     made = values.copy()
     made[key] = entries
     return made
 
 
 def reshaped(values: np.ndarray, shape: Shape) -> np.ndarray:
-    """Return a block in another shape, whose axis of the rows is given as zero."""
+    """Return a block in another shape; zero stands for the length of the axis of the rows."""
     rows = values.size // max(1, math.prod(length or 1 for length in shape))
     return values.reshape(tuple(length or rows for length in shape))

@@ -32,9 +32,9 @@ ones in memory are separate vectors: copying all of them for each new pair would
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs: the rows of S and Z in turn (a matrix, or a tuple of long vectors), Y, R with zeros below it, and YZᵀ.
+    """The last pairs: the rows of S and Z interleaved (a matrix, or a tuple of long vectors), Y, the upper triangle R, and YZᵀ.
 
-    Rows in turn grow at the end: on a device, a new pair is a copy of one matrix, and products with all rows are one call.
+    Interleaved rows are appended at the end: on a device, adding a pair copies one matrix, and all products are one call.
     """
 
     both: Any
@@ -89,7 +89,7 @@ class Corrections:
         inner = dtrsv(self.R, of_steps)
         middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
-        factors = np.empty(2 * len(inner))  # in turn
+        factors = np.empty(2 * len(inner))  # interleaved, as the rows of S and Z
         factors[::2], factors[1::2] = outer, -scale * inner
         if isinstance(self.both, tuple):
             return combination(np.concatenate([[scale], factors]), (z, *self.both))
@@ -97,12 +97,12 @@ class Corrections:
 
 
 def _is_apart(vector: np.ndarray) -> bool:
-    """Whether vectors like this one are kept apart."""
+    """Whether vectors of this length are kept as a tuple instead of the rows of a matrix."""
     return vector.size > SHORT and not is_elsewhere(vector)
 
 
 def _rows(vectors: tuple[np.ndarray, ...]) -> Any:
-    """Return vectors as they are kept."""
+    """Return vectors as a tuple or as the rows of a matrix."""
     return vectors if _is_apart(vectors[0]) else np.stack(vectors)
 
 
@@ -120,7 +120,7 @@ def _products(rows: Any, vector: np.ndarray, *more: tuple[np.ndarray, np.ndarray
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:
-    """Append a column, and a row before its last entry."""
+    """Return a larger square matrix, with ``column`` as its last column and ``row`` as the rest of its last row."""
     m = len(column)
     larger = np.empty((m, m), order="F")
     larger[:-1, :-1] = square
