@@ -40,14 +40,14 @@ def plan(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._data import offset_column
-    from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
     from dualnewton.io.source import Wanted
 
     added = offset_column(offset, exposure)
     wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
     dataset = training_data(data, wanted, table).with_offsets(added).dataset
-    task = problems_from(dataset, **objective)
+    task = penalised(problems_from(dataset, **objective), "plan")
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:
         _output.as_json({"plan": chosen, "alternatives": others})
