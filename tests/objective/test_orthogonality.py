@@ -215,6 +215,21 @@ def test_nearly_dependent_features_are_proved_independent_by_a_factor():
             assert excess_without_penalty(claim, pair) <= proof.primal - proof.dual + proof.rounding
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+def test_several_outputs_share_a_proof_of_independence(intercept):
+    X, y, c = drawn(losses.Squared(), 1)
+    Y = np.column_stack([y, y[::-1]])
+    outputs = Unpenalised(X, Y, losses.SquaredOutputs(2), sample_weight=c, fit_intercept=intercept)
+    result = dn.solve(outputs, tol=1e-9)
+    found = outputs.bounded(outputs.certified_pair(result.w, result.intercept)).certificate
+    assert found.reach == np.inf
+    assert 0.0 < found.rounding <= 1e-10 * found.primal
+    for k in range(2):  # the optimum is the sum of those of the outputs
+        claim = exact.Objective(X, Y[:, k], losses.Squared(), None, 0.0, c, None, intercept, exact.digits)
+        one = replace(result, w=result.w[k], intercept=result.intercept[k] if intercept else 0.0)
+        assert excess_without_penalty(claim, one) <= found.primal - found.dual + found.rounding
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_softmax_without_a_penalty_has_a_bound_in_50_digits(seed):
     X, _, c = drawn(losses.Squared(), seed, n=20, d=2)

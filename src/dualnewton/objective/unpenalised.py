@@ -100,7 +100,8 @@ class Unpenalised(AroundProblem):
         """A proof that the features are linearly independent, for a loss whose curvature is constant: m_i = φ″_i."""
         if self.first is not None:
             return self.first.independence
-        return independence(self.unit, one_sided=self.one_sided, gram=lambda: self.view.constant_hessian)
+        gram = (lambda: self.view.constant_hessian) if self.columns == 1 else None  # several columns repeat its block
+        return independence(self.unit, one_sided=self.one_sided, gram=gram)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
