@@ -157,7 +157,9 @@ def strength(C: float | None, lam: float | None, n: int) -> float:
         )
     if lam is not None:
         return positive("lam", lam, or_zero=True)
-    return 0.0 if C == math.inf else 1.0 / (positive("C", 1.0 if C is None else C) * n)
+    if C is not None and math.isinf(C) and C > 0.0:
+        return 0.0
+    return 1.0 / (positive("C", 1.0 if C is None else C) * n)
 
 
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:
