@@ -201,3 +201,19 @@ def test_a_fit_uses_all_physical_cores_unless_told_otherwise(command, monkeypatc
     monkeypatch.setattr("dualnewton.run.loop.solve_many", recorded)
     assert command("fit", "iris", *options).code == 0
     assert asked == [expected]
+
+
+def test_without_a_penalty(command):
+    from sklearn.datasets import load_diabetes
+    from sklearn.linear_model import LinearRegression
+
+    X, y = load_diabetes(return_X_y=True)
+    expected = LinearRegression().fit(X, y).coef_
+    for words in (["-C", "inf"], ["--lam", 0]):
+        said = command("fit", "diabetes", *words, "--tol", 1e-10, "--out", "m.model")
+        assert "lambda = 0" in said.out
+        assert "CONVERGED" in said.out
+        np.testing.assert_allclose(SavedModel.load("m.model").coef[0], expected, rtol=1e-4)
+        assert "lambda = 0" in command("certify", "m.model", "diabetes").out
+    for name in ("plan", "rates"):
+        assert "needs a penalty" in refused(command(name, "diabetes", "-C", "inf"))

@@ -299,3 +299,14 @@ def test_functions_computed_together_are_those_computed_alone(loss):
 @pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic(), losses.Huber()], ids=repr)
 def test_a_dual_point_that_is_not_a_number_has_an_infinite_conjugate(loss):
     assert loss.conjugates(np.array([0.5, np.nan]), np.ones(2), None) == np.inf
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Poisson()], ids=lambda loss: type(loss).__name__)
+def test_the_curvature_of_conjugates_near_the_boundary(loss):
+    # With (3/4)m = the distance of u = φ′(z), φ*″ ≤ κ/m at all points nearer than half of that distance; φ*″(φ′(z)) = 1/φ″(z).
+    z, y = np.linspace(-6.0, 6.0, 241), np.ones(241)
+    u, curvature = loss.derivative(z, y), 1.0 / loss.second_derivative(z, y)
+    room = loss.room(-u, y)
+    near = np.abs(u[:, None] - u) <= 0.5 * room[:, None]
+    worst = (np.where(near, curvature, 0.0).max(axis=1) * room / 0.75).max()
+    assert 0.5 * loss.dual_curvature < worst <= loss.dual_curvature * (1.0 + 1e-9)

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from campaign import exact
+from campaign import around, exact
 from campaign.around import excess_with_scale, excess_without_penalty
 
 import dualnewton as dn
@@ -111,11 +111,8 @@ def test_nonnegative_coefficients_without_a_penalty():
     )
 
 
-def test_dependent_features_have_no_bound_and_zero_features_do_not_matter():
+def test_zero_features_and_perfect_fits():
     X, y, _ = drawn(losses.Squared(), 0)
-    dependent = dn.LinearRegression().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y).certificate_
-    assert dependent.rounding is None
-    assert "without a bound on rounding errors" in str(dependent)
     assert dn.LinearRegression().fit(np.column_stack([X, 0.0 * X]), y).certificate_.rounding < 1e-10
     perfect = dn.LinearRegression().fit(X[:3], y[:3])  # α = 0 is orthogonal to everything
     assert perfect.certificate_.rounding < 1e-20
@@ -151,13 +148,86 @@ def test_relations_are_proved_on_every_row():
         sums = integers[:, 0] + 3.0 * integers[:, 1]
         assert dn.LinearRegression().fit(np.column_stack([integers, sums]), y).certificate_.rounding < 1e-10
         sums[row] += change * 2.0**-40
-        assert dn.LinearRegression().fit(np.column_stack([integers, sums]), y).certificate_.rounding is None
-    halves = X[:, 0] / 3.0  # not exactly a third
-    assert dn.LinearRegression().fit(np.column_stack([X, halves]), y).certificate_.rounding is None
+        assert dn.LinearRegression().fit(np.column_stack([integers, sums]), y).certificate_.reach < np.inf
+    third = X[:, 0] / 3.0  # not exactly
+    assert dn.LinearRegression().fit(np.column_stack([X, third]), y).certificate_.reach < np.inf
     positive = dn.LinearRegression(positive=True).fit(
         np.column_stack([integers, sums]), y
     )  # each has its own constraint
-    assert positive.certificate_.rounding is None
+    assert positive.certificate_.reach < np.inf
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic", "scale"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_features_that_depend_up_to_rounding_are_compared_with_models_within_reach(name, intercept):
+    X, y, _ = drawn(losses.Squared(), 1, n=24, d=2)
+    X = np.column_stack([X, X[:, 0] / 3.0 + X[:, 1] / 7.0])
+    loss = losses.Logistic() if name == "logistic" else losses.Squared()
+    y = np.sign(y - np.median(y) + 0.1) if name == "logistic" else y
+    problem = (
+        HuberScaleProblem(X, y, 1.35, 0.0, fit_intercept=intercept)
+        if name == "scale"
+        else Unpenalised(X, y, loss, fit_intercept=intercept)
+    )
+    claim = exact.Objective(X, y, loss, None, 0.0, None, None, intercept, exact.digits)
+    excess = excess_with_scale if name == "scale" else excess_without_penalty
+    given = (claim, problem) if name == "scale" else (claim,)
+    result = dn.solve(problem, tol=1e-6)
+    assert result.converged
+    proved = [
+        way(problem.certified_pair(result.w, result.intercept, **scale(result)))
+        for way in (problem.bounded, problem.extended)
+    ]
+    for pair in (result, *proved):
+        found = pair.certificate
+        norms = np.linalg.norm(X, axis=0)
+        assert 1000.0 * (norms @ np.abs(pair.w)) < found.reach < np.inf
+        assert found.rounding <= 1e-9 * found.primal
+        assert "among models with" in str(found)
+        assert excess(*given, pair, found.reach) <= found.primal - found.dual + found.rounding
+    # A direction of rounding errors is one more feature: models with coefficients of 10¹⁶ are better by a fraction of P that no
+    # bound over all models can hide.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(around, "RIDGE", "1e-42")
+        assert excess(*given, result) > 1e-4 * result.certificate.primal
+
+
+def scale(result):
+    """The scale of a result as an argument, if it has one."""
+    return {} if result.scale is None else {"scale": result.scale}
+
+
+def test_nearly_dependent_features_are_proved_independent_by_a_factor():
+    X, y, c = drawn(losses.Squared(), 2)
+    for digits in (6, 9, 11):  # correlations of 1 − 10^−12 and more: the Gram matrix is singular to rounding
+        near = np.column_stack([X, X[:, 0] + 10.0**-digits * np.abs(X[:, 0]).max() * X[:, 1] / np.abs(X[:, 1]).max()])
+        near[:, 4] += 10.0**-digits * np.abs(X[:, 0]).max() * np.random.default_rng(digits).standard_normal(40)
+        problem = Unpenalised(near, y, losses.Squared(), sample_weight=c, fit_intercept=True)
+        model = dn.LinearRegression().fit(near, y, c)
+        found = model.certificate_
+        claim = exact.Objective(near, y, losses.Squared(), None, 0.0, c, None, True, exact.digits)
+        pair = problem.certified_pair(model.coef_, model.intercept_, model.dual_coef_)
+        assert found.reach == np.inf
+        assert found.bound <= 1e-6 * found.primal
+        for way in (problem.bounded, problem.extended):
+            proof = way(pair).certificate
+            assert proof.reach == np.inf
+            assert excess_without_penalty(claim, pair) <= proof.primal - proof.dual + proof.rounding
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_several_outputs_share_a_proof_of_independence(intercept):
+    X, y, c = drawn(losses.Squared(), 1)
+    Y = np.column_stack([y, y[::-1]])
+    outputs = Unpenalised(X, Y, losses.SquaredOutputs(2), sample_weight=c, fit_intercept=intercept)
+    result = dn.solve(outputs, tol=1e-9)
+    found = outputs.bounded(outputs.certified_pair(result.w, result.intercept)).certificate
+    assert found.reach == np.inf
+    assert 0.0 < found.rounding <= 1e-10 * found.primal
+    for k in range(2):  # the optimum is the sum of those of the outputs
+        claim = exact.Objective(X, Y[:, k], losses.Squared(), None, 0.0, c, None, intercept, exact.digits)
+        one = replace(result, w=result.w[k], intercept=result.intercept[k] if intercept else 0.0)
+        assert excess_without_penalty(claim, one) <= found.primal - found.dual + found.rounding
 
 
 @pytest.mark.parametrize("seed", [0, 1])

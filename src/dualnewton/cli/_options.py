@@ -100,8 +100,8 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
         "By default logistic for at most 20 distinct labels, else squared.",
     ),
     "penalty": (str, "NAME", "l2, l1, elasticnet or nonnegative."),
-    "C": (Number, "NUMBER", "The inverse strength of the penalty: lambda = 1/(C n). 1 by default."),
-    "lam": (Number, "NUMBER", "The value of lambda, instead of C."),
+    "C": (Number, "NUMBER", "The inverse strength of the penalty: lambda = 1/(C n). 1 by default; inf is no penalty."),
+    "lam": (Number, "NUMBER", "The value of lambda, instead of C; 0 is no penalty."),
     "l1_ratio": (
         Number,
         "NUMBER",

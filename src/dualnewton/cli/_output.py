@@ -186,5 +186,5 @@ def _longest_word(text: str) -> int:
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:
-    names = ("primal", "dual", "gap", "relative_gap", "rounding")
+    names = ("primal", "dual", "gap", "relative_gap", "rounding", "reach")
     return {name: finite_or_none(getattr(certificate, name)) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,11 +97,19 @@ def problems_from(
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
 
+def penalised(task: Task, command: str) -> Task:
+    """Return a task for a command about methods for problems with a penalty; raise an error if it has none."""
+    if not task.objective.is_penalised:
+        raise DualnewtonError(f"{command} needs a penalty: give a finite -C, or --lam > 0")
+    return task
+
+
 def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray | None) -> list[Any]:
     """Return the problems of an objective on a data set with labels of these classes, or numbers if there are no classes."""
     labels = labels_of(dataset)
     y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
-    return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight, offset=dataset.offset)
+    rest: dict[str, Any] = {"sample_weight": dataset.sample_weight, "offset": dataset.offset}
+    return list(objective.objectives(dataset.X, y, classes, **rest))
 
 
 def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:
@@ -141,12 +150,16 @@ def refuse_useless(labels: np.ndarray, classes: np.ndarray | None) -> None:
 
 
 def strength(C: float | None, lam: float | None, n: int) -> float:
-    """Return λ."""
+    """Return λ; 0, without a penalty, for C = ∞ (inf on the command line)."""
     if C is not None and lam is not None:
         raise DualnewtonError(
             f"-C and --lam say the same, lambda = 1/(C n): give one of them, got C={C:g} and lam={lam:g}"
         )
-    return positive("lam", lam) if lam is not None else 1.0 / (positive("C", 1.0 if C is None else C) * n)
+    if lam is not None:
+        return positive("lam", lam, or_zero=True)
+    if C is not None and math.isinf(C) and C > 0.0:
+        return 0.0
+    return 1.0 / (positive("C", 1.0 if C is None else C) * n)
 
 
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:

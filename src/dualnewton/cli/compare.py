@@ -65,7 +65,7 @@ def compare(
     import numpy as np
 
     from dualnewton.cli import _output
-    from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
     from dualnewton.cli.rates import only
     from dualnewton.io.source import Wanted
@@ -79,7 +79,7 @@ def compare(
         raise DualnewtonError(f"{dataset.name} has offsets, which the solvers of a comparison do not share")
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.
     dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
-    task = problems_from(dataset, **objective)
+    task = penalised(problems_from(dataset, **objective), "compare")
     found, rows = comparison.compare(
         only(task, "compare"),
         task.objective,

@@ -165,7 +165,8 @@ def load_compiler(task: Task, method: str) -> None:
 
     from dualnewton.planning.planner import plan
 
-    if plan(task.problems[0], method=method, models=len(task.problems)).compiled:
+    problem = task.problems[0] if task.objective.is_penalised else task.problems[0].weak  # with which a fit begins
+    if plan(problem, method=method, models=len(task.problems)).compiled:
         importlib.import_module("dualnewton.kernels._compiler")
 
 

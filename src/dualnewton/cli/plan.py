@@ -36,12 +36,12 @@ def plan(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._data import asked
-    from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
 
     wanted, added = asked(roles)
     dataset = training_data(data, wanted, table, added).dataset
-    task = problems_from(dataset, **objective)
+    task = penalised(problems_from(dataset, **objective), "plan")
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:
         _output.as_json({"plan": chosen, "alternatives": others})

@@ -47,7 +47,7 @@ def rates(
         dualnewton rates diabetes --tau 1,64 --gap 1e-6 --lam 0.001 --json
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
     from dualnewton.io.source import Wanted
     from dualnewton.lab import forecast
@@ -55,7 +55,7 @@ def rates(
 
     _output.ready(out)
     dataset = training_data(data, Wanted(**roles), table).dataset
-    task = problems_from(dataset, intercept=False, **objective)
+    task = penalised(problems_from(dataset, intercept=False, **objective), "rates")
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)
     rows = forecast.forecast(problem, taus, gap, Limits(gap, max_epochs, time_limit), seed)

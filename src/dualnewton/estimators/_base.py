@@ -133,6 +133,7 @@ class CertifiedModel(BaseEstimator):
         "n_jobs": [Integral, None],
         "device": [StrOptions({"cuda"}), None],
     }
+    _iteration_epochs: ClassVar[int] = 1  # epochs for each iteration that max_iter allows
 
     fit_intercept: bool = True
     tol: float = 1e-4

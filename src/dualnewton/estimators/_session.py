@@ -42,7 +42,8 @@ class Session:
         self.method = model.solver if model.solver in METHODS else "auto"
         self.tol = float(model.tol)
         self.tuning: Tuning = model._tuning
-        self.epochs_left: float = MAX_EPOCHS if model.max_iter is None else model.max_iter
+        iterations = MAX_EPOCHS if model.max_iter is None else model.max_iter
+        self.epochs_left: float = iterations * model._iteration_epochs
         self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
         # None means one thread; inside joblib's workers, which share the cores, any number means one.
         self.threads = effective_n_jobs(model.n_jobs)

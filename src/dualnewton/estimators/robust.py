@@ -37,6 +37,9 @@ class HuberRegressor(CertifiedRegressor):
         Residuals above this multiple of the scale count as outliers; at least 1.
     alpha : float
         The strength of the penalty; 0 is allowed.
+    max_iter : int, optional
+        Limit on the iterations. One is a fit at one scale of the residuals, which may take 100 epochs (passes over the data); the
+        limit is on the epochs of all of them together, so that one fit may take more.
     solver : str
         "auto", "sdna", "sdca", "newton" or "ihs", for the fits at one scale.
 
@@ -62,6 +65,8 @@ class HuberRegressor(CertifiedRegressor):
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
+    _iteration_epochs: ClassVar[int] = 100
+
     epsilon: float = 1.35
     alpha: float = 0.0001
     max_iter: int | None = 100
@@ -77,9 +82,9 @@ class HuberRegressor(CertifiedRegressor):
         super()._take(data, results)
         (result,) = results
         assert result.scale is not None
-        # One integer, as in scikit-learn, at most max_iter: the fraction of an epoch that a sketch takes is not counted.
-        epochs = math.ceil(result.n_epochs)
-        self.n_iter_ = epochs if self.max_iter is None else min(epochs, self.max_iter)
+        # One integer, as in scikit-learn, at most max_iter: the last step may take a few epochs more.
+        iterations = math.ceil(result.n_epochs / self._iteration_epochs)
+        self.n_iter_ = iterations if self.max_iter is None else min(iterations, self.max_iter)
         self.scale_ = result.scale
         residuals = np.abs(data.matrix.times(result.w) + result.intercept - data.matrix.placed(data.y))
         self.outliers_ = residuals > self.epsilon * result.scale

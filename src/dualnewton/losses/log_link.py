@@ -120,6 +120,7 @@ class Poisson(LogLink):
     """
 
     power = 1.0
+    dual_curvature = 8.0 / 3.0  # φ*″(u) = 1/(u + y), where u + y ≥ (3/8)m
 
     def value(self, z: Array, y: Array) -> Array:
         return np.exp(np.minimum(z, LARGEST)) * (np.minimum(np.maximum(z, LARGEST), FARTHEST) - BEFORE) - y * z

@@ -95,6 +95,10 @@ class RoundingErrors:
     equal_at_zero: bool = False
     """Whether φ(0; y) is the same for all labels, of which 1 is one."""
 
+    dual_curvature: float | None = None
+    """κ such that φ*″ ≤ κ/m at all points nearer than (3/8)m to a point whose distance from the boundary of the domain of φ* is
+    at least (3/4)m; None if it is not known, or does not exist."""
+
     def label_sizes(self, y: Array) -> Array:
         """Return the numbers that formulas compute from labels alone: the labels themselves."""
         return y

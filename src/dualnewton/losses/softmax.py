@@ -64,6 +64,7 @@ class Softmax(Loss):
     gamma = 2.0
     nonnegative = True
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
+    dual_curvature = 8.0 / 3.0  # the Hessian of Σ p_k log p_k is diag(1/p_k), where p_k ≥ (3/8)m
     label_domain: ClassVar[str] = "whole class numbers"
     label_form: ClassVar[LabelForm] = LabelForm.CLASS
 

@@ -245,6 +245,9 @@ class MemoryData(Data):
         if self.is_large and indices.size and not by_pairs:
             return _bordered(*self.compiled.gram(weights, indices, single=single), weights, intercept=intercept)
         sums = self._sum_pairs if by_pairs else partial(self._sum_products, np.float32 if single else np.float64)
+        if not by_pairs and gram_parts(indices.size, self.d) == 1:  # small fits: calls take longer than the sums
+            border = np.zeros(self.d if intercept else 0)
+            return _bordered(sums(indices, weights, border), border, weights, intercept=intercept)
 
         def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
             border = np.zeros(self.d if intercept or by_pairs else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -25,6 +26,10 @@ class Certificate:
     rounding : float, optional
         A proved bound on the rounding error of P − D (``objective/rounding.py``); 0 if P and D include one; None if none was
         computed or none is known (docs/reliability.md). It is ignored when certificates are compared.
+    reach : float
+        Infinite, unless there is no penalty and features depend on each other up to rounding. The bound is then proved in
+        comparison with all models v with Σ_j ‖x_j‖ |v_j| ≤ reach, where x_j is column j of X, and a column of ones for the
+        intercept. Ignored when certificates are compared.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
 
@@ -40,6 +45,7 @@ class Certificate:
     dual: float
     _: KW_ONLY
     rounding: float | None = field(default=None, compare=False)
+    reach: float = field(default=math.inf, compare=False)
     parts: tuple[Certificate, ...] = ()
 
     @classmethod
@@ -47,7 +53,8 @@ class Certificate:
         """Combine the certificates of independent fits: the sums of their values certify the sum of their objectives."""
         errors = [part.rounding for part in parts if part.rounding is not None]
         rounding = sum(errors) if len(errors) == len(parts) else None
-        return cls(sum(part.primal for part in parts), sum(part.dual for part in parts), rounding=rounding, parts=parts)
+        values = sum(part.primal for part in parts), sum(part.dual for part in parts)
+        return cls(*values, rounding=rounding, reach=min((part.reach for part in parts), default=math.inf), parts=parts)
 
     @property
     def gap(self) -> float:
@@ -90,9 +97,10 @@ class Certificate:
         errors = "; without a bound on rounding errors"
         if self.rounding is not None:
             errors = f"; rounding errors of at most {self.rounding:.1e} are included" if self.rounding else ""
+        among = "" if self.reach == math.inf else f" among models with Σ‖x_j‖|w_j| ≤ {self.reach:.1e}"
         return (
             f"primal {self.primal:.10g}, dual {self.dual + 0.0:.10g}: "  # + 0.0 prints -0 as 0
-            f"within {self.bound:.2e} of the optimum (relative gap {self.relative_gap:.2e}{errors})"
+            f"within {self.bound:.2e} of the optimum{among} (relative gap {self.relative_gap:.2e}{errors})"
         )
 
 
@@ -118,11 +126,11 @@ class CertifiedPair:
         vars(self)["sizes"] = sizes
         return self
 
-    def with_rounding(self, rounding: float | None) -> CertifiedPair:
-        """Return the pair with a bound of the rounding errors of its certificate."""
+    def with_rounding(self, rounding: float | None, reach: float = math.inf) -> CertifiedPair:
+        """Return the pair with a bound of the rounding errors of its certificate, and the models for which it is proved."""
         # Not ``replace``, which takes twice as long: Python calls dominate the time of a small fit.
         found = self.certificate
-        certificate = Certificate(found.primal, found.dual, rounding=rounding, parts=found.parts)
+        certificate = Certificate(found.primal, found.dual, rounding=rounding, reach=reach, parts=found.parts)
         return CertifiedPair(self.w, self.intercept, self.alpha, certificate, self.scale)
 
     def proved_by(self, alpha: np.ndarray, dual: float) -> CertifiedPair:

@@ -94,8 +94,7 @@ def unpenalised_pair(problem: Unpenalised, pair: CertifiedPair) -> CertifiedPair
     found = replace(pair, certificate=Certificate(float(total / n), float(-conjugates / n)))
     roundoff = EXTENDED if full else replace(EXTENDED, terms=ULPS * DOUBLE)
     off = np.column_stack([along.T, mass.sum(axis=0).reshape(-1, 1)]) if unit.fit_intercept else along.T
-    rounding = unpenalised_bound(problem, found, roundoff=roundoff, conjugates=1.01 * sizes, off=off)
-    return found.with_rounding(rounding)
+    return found.with_rounding(*unpenalised_bound(problem, found, roundoff=roundoff, conjugates=1.01 * sizes, off=off))
 
 
 def scale_pair(problem: HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair:
@@ -120,7 +119,7 @@ def scale_pair(problem: HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair
     if lam > 0.0:  # else α is unchanged
         found = replace(found, alpha=alpha)
     bound = scale_bound(problem, found, roundoff=EXTENDED, along=along)
-    return replace(found, alpha=pair.alpha).with_rounding(bound)
+    return replace(found, alpha=pair.alpha).with_rounding(*bound)
 
 
 def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:

@@ -169,7 +169,7 @@ class HuberScaleProblem(AroundProblem):
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
         return linear if np.all(np.abs(along) <= allowed) else -math.inf
 
-    def rounding_of(self, pair: CertifiedPair) -> float | None:
+    def rounding_of(self, pair: CertifiedPair) -> tuple[float | None, float]:
         return scale_bound(self, pair)
 
     def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:

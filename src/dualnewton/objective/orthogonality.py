@@ -12,32 +12,36 @@ for any scaling S. With h_i(v) = φ*(v) + φ(z_i) − v z_i ≥ 0, which is conv
 
     n D₀(α) − n D₀(α − δ) = ⟨r, θ⟩ + Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)).
 
-⟨r, θ⟩ is the error that a penalty would have as well. The sum over h is a product of two small numbers: h_i has slope zero at the
-optimum. By convexity it is at most 1/F of the same sum for Fδ, for any factor F ≥ 1, which divides the rounding errors of h by F.
+⟨r, θ⟩ is the error that a penalty would have as well. The sum over h is a product of two small numbers, since h_i has slope zero
+at the optimum (:func:`smooth_growth`, :func:`growth`).
 
 λ is proved by a Cholesky factorisation in floating-point arithmetic. If that of B − sI succeeds, then by its backward error
 (Demmel; S. M. Rump, Verification of positive definiteness, BIT 46, 2006) λ_min(B) ≥ s − γ_{m+1}/(1 − γ_{m+1}) tr(B) for m × m
 matrices. m_i is the distance of −α_i from the boundary of the domain of φ*, so that δ stays inside. A few rows with large c_i m_i
 suffice: the other examples keep their dual variables. For K columns δ_ik = m_i x̃_iᵀG⁻¹r_k, and T² is the sum over the columns.
 
-Features that are exact linear combinations of others are left out of G: a point that is orthogonal to those is orthogonal to
-them (``objective/relations.py``).
+- Features that are exact linear combinations of others are left out of G: a point that is orthogonal to those is orthogonal to
+  them (``objective/relations.py``).
+- S need not be diagonal: G = AᵀA has rᵀG⁻¹r ≤ ‖Sᵀr‖²/λ with λ ≤ λ_min(SᵀAᵀAS) for any matrix S. With S near R⁻¹ of A = QR the
+  product AS has condition number one, and its rounding errors are those of A times the condition number of A, not its square.
+- Without a proof there may be no orthogonal point near α at all: features that depend on each other up to rounding differ in a
+  direction of rounding errors, and models with coefficients of 10¹⁶ use it as another feature. For the other models weak
+  duality suffices: P₀(v) ≥ D₀(α) − ⟨r, v⟩/n for every v, and |⟨r, v⟩| is at most max_j |r_j|/N_j times Σ_j N_j |v_j|.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.matrix import as_data
+from dualnewton.matrix import as_data, linear
 from dualnewton.objective.relations import spanning_features
 
 if TYPE_CHECKING:
-    from dualnewton.losses import Loss
     from dualnewton.matrix.selections import Selection
     from dualnewton.objective.problem import Problem
 
@@ -48,8 +52,14 @@ ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all
 rows; with 2000 features a second sum of this kind would exceed time limits.)"""
 
+FEW_MORE = 4
+"""Factor by which all rows may be more than those of the first attempt, if their Gram matrix is used: it costs no more calls."""
+
 ELSEWHERE = 16
 """Factor by which the second attempt has more rows, if the rows are not in memory: they are copied here."""
+
+MOST_FACTORED = 500
+"""Largest number of features whose rows are factorised (A = QR), which takes a tenth of a second."""
 
 LIGHTEST = 1e-6
 """Rows whose c_i m_i is less than this fraction of the largest keep their dual variables."""
@@ -60,8 +70,12 @@ FARTHEST = 2.0**20
 SMALLEST = 1e-280
 """Smallest sum of squares of a feature: products that underflow are then negligible against it."""
 
-OUTSIDE = 4.0
+OUTSIDE = 8.0
 """Rows whose m_i is less than this many times their distance from the domain of φ* keep their dual variables."""
+
+REACH = 2.0**10
+"""Without a proof of independence a model is compared with models whose Σ_j N_j |v_j| is at most this many times its own plus the
+norm of the labels."""
 
 FLOAT64 = Roundoff()
 
@@ -76,19 +90,23 @@ class Independence(NamedTuple):
     kept : array of int, or ...
         The features that are neither zero nor linear combinations of others, and the intercept.
     scale : array
-        The diagonal of S.
+        The diagonal of S, or the absolute values of S.
     smallest : float
         λ ≤ λ_min(SGS).
+    lightest : float
+        The smallest c_i m_i of the rows.
     """
 
     rows: Selection
     kept: Any
     scale: np.ndarray
     smallest: float
+    lightest: float
 
     def length(self, excess: np.ndarray) -> float:
         """Return T for a dual point whose |Ãᵀcα| is at most ``excess``: a row for each column of α, with the intercept last."""
-        scaled = self.scale * excess[:, self.kept]
+        own = excess[:, self.kept]
+        scaled = own * self.scale if self.scale.ndim == 1 else own @ self.scale
         return 1.01 * math.sqrt(float(np.vdot(scaled, scaled)) / self.smallest)
 
 
@@ -98,13 +116,15 @@ def room_of(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
     It is zero where it is less than ``OUTSIDE`` times ``away``, a bound of the distance of −α_i from the domain.
     """
     room = problem.loss.room(alpha, problem.y)
-    return np.where(room > OUTSIDE * away, room, 0.0)
+    return room if away == 0.0 else np.where(room > OUTSIDE * away, room, 0.0)
 
 
-def independence(problem: Problem, room: Any | None = None, *, one_sided: bool = False) -> Independence | None:
+def independence(
+    problem: Problem, room: Any | None = None, *, one_sided: bool = False, gram: Callable[[], np.ndarray] | None = None
+) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
-    None if both proofs fail.
+    None if all proofs fail.
 
     Parameters
     ----------
@@ -114,48 +134,102 @@ def independence(problem: Problem, room: Any | None = None, *, one_sided: bool =
         m_i; ones by default.
     one_sided : bool
         Whether a dual point needs (Ãᵀcα)_j ≤ 0 only. Then a feature that depends on others has a constraint of its own.
+    gram : function, optional
+        Returns G of all rows. It is used instead of that of a few rows if all rows are not many more.
     """
-    kept = _varying(problem)
+    kept = varying(problem)
     if kept is None:
         return None
-    last = None
-    for rows, G in _grams(problem, room):
-        size = rows.size
-        own = G if kept is Ellipsis else G[np.ix_(kept, kept)]
-        # Each entry is a sum of products of three numbers.
-        if (found := _scaled(own, FLOAT64.gamma(size + 8))) is not None:
-            return Independence(rows, kept, *found)
-        last = rows, G, size
-    # Relations between features are evaluated on all rows, which are not read again from files or copied here from elsewhere.
-    if one_sided or last is None or not problem.data.capabilities.whole:
+    last, whole = None, problem.data.capabilities.whole
+    if gram is not None and whole and problem.n <= FEW_MORE * _few(problem):
+        attempts = iter([(np.arange(problem.n), problem.c, gram())])
+    else:
+        attempts = _grams(problem, room)
+    for rows, weights, G in attempts:
+        last, error = (rows, weights), FLOAT64.gamma(rows.size + 8)  # each entry is a sum of products of three numbers
+        if (found := _scaled(G if kept is Ellipsis else G[np.ix_(kept, kept)], error)) is not None:
+            return Independence(rows, kept, *found, float(weights.min()))
+        # Relations between features are evaluated on all rows, which are not read again from files or from elsewhere.
+        if one_sided or not whole:
+            continue
+        spanning = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
+        if spanning is not None and (found := _scaled(G[np.ix_(spanning, spanning)], error)) is not None:
+            return Independence(rows, spanning, *found, float(weights.min()))
+    if last is None or not whole or problem.d > MOST_FACTORED:
         return None
-    rows, G, size = last
-    kept = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
-    found = None if kept is None else _scaled(G[np.ix_(kept, kept)], FLOAT64.gamma(size + 8))
-    return None if found is None else Independence(rows, kept, *found)
+    step = -(-last[0].size // (ELSEWHERE * _few(problem)))
+    return _factored(problem, last[0][::step], last[1][::step], kept)
 
 
-def _grams(problem: Problem, room: Any) -> Iterator[tuple[Selection, np.ndarray]]:
-    """Yield G of some of the rows with large c_i m_i, and of more of them, with these rows: all rows, if they are in memory."""
+def within_reach(problem: Problem, theta: np.ndarray, excess: np.ndarray) -> tuple[float, float] | None:
+    """Return a bound of |⟨r, v⟩| for all models v with Σ_j N_j |v_j| ≤ ρ, and ρ; None if squares of features underflow.
+
+    N_j are the norms of the features, that of the intercept is √n.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with any penalty.
+    theta, excess : arrays of shape (K, d) or (K, d + 1)
+        The model with its intercept, and a bound of |r|.
+    """
+    if varying(problem) is None:
+        return None
+    norms = problem.data.feature_norms
+    norms = np.append(norms, math.sqrt(problem.n)) if problem.fit_intercept else norms
+    reach = REACH * (float(np.abs(theta).sum(axis=0) @ norms) + math.sqrt(problem.label_sums.own))
+    largest = float(np.divide(excess, norms, out=np.zeros(excess.shape), where=norms > 0.0).max(initial=0.0))
+    return 1.01 * largest * reach, reach
+
+
+def _few(problem: Problem) -> int:
+    """Return the number of rows of a first attempt."""
+    return ROWS * (problem.d + 1) + MORE_ROWS
+
+
+def _grams(problem: Problem, room: Any) -> Iterator[tuple[Selection, np.ndarray, np.ndarray]]:
+    """Yield some of the rows with large c_i m_i, these products, and G of these rows; then the same of more of them.
+
+    The first attempt has a few rows, the second one all rows, if they are in memory or in files.
+    """
     data, weights = problem.data, problem.c if room is None else problem.weighted(room)
-    largest, few = float(weights.max()), ROWS * (problem.d + 1) + MORE_ROWS
-    if not 0.0 < largest < math.inf:
+    n, local, few, heaviest = data.n, data.capabilities.local, _few(problem), float(weights.max())
+    if not 0.0 < heaviest < math.inf:
         return
-    if not data.capabilities.local:
-        for most in (few, ELSEWHERE * few) if data.n > few else (few,):
-            rows = np.arange(0, data.n, -(-data.n // most))
-            own = data.entries(weights, rows)
-            rows, own = rows[own >= LIGHTEST * largest], own[own >= LIGHTEST * largest]
-            if rows.size:
-                yield rows, as_data(data.rows(rows)).weighted_gram(own, intercept=problem.fit_intercept)
-        return
-    all_rows = data.active(np.where(weights >= LIGHTEST * largest, weights, 0.0))
-    attempts = [all_rows[:: -(-all_rows.size // few)]] if all_rows.size > few else []
-    for rows in (*attempts, all_rows):
-        yield rows, data.weighted_gram(data.take(weights, rows), rows, intercept=problem.fit_intercept)
+    for most in (few, n if local else ELSEWHERE * few) if n > few else (n,):
+        rows = np.arange(0, n, -(-n // most))
+        own = data.entries(weights, rows)
+        if not (heavy := own >= LIGHTEST * heaviest).all():
+            rows, own = rows[heavy], own[heavy]
+        if rows.size:
+            part, places = (data, rows) if local else (as_data(data.rows(rows)), None)
+            yield rows, own, part.weighted_gram(own, places, intercept=problem.fit_intercept)
 
 
-def _varying(problem: Problem) -> Any:
+def _factored(problem: Problem, rows: np.ndarray, weights: np.ndarray, kept: Any) -> Independence | None:
+    """Prove independence by S near R⁻¹, where √(c_i m_i) x̃_i are the rows of A = QR; None if that fails, too."""
+    from scipy.linalg.lapack import dtrtri
+
+    A = linear.to_dense(problem.data.rows(rows))
+    if problem.fit_intercept:
+        A = np.column_stack([A, np.ones(len(A))])
+    A = np.sqrt(weights)[:, None] * A[:, kept]
+    if len(A) < A.shape[1] or not np.isfinite(A).all():
+        return None
+    S, failed = dtrtri(np.linalg.qr(A, mode="r"))
+    sizes = np.abs(S)
+    error = 1.01 * FLOAT64.gamma(A.shape[1] + 8) * float(np.linalg.norm(np.abs(A) @ sizes))  # of AS, in any norm
+    if failed or not error < 0.5:
+        return None
+    product = A @ S
+    B = product.T @ product
+    if not (B.diagonal().min() >= 0.5 and B.diagonal().max() <= 2.0):
+        return None
+    root = 0.999 * math.sqrt(smallest_eigenvalue(B, FLOAT64.gamma(len(A) + 8))) - error
+    return Independence(rows, kept, sizes, root * root, float(weights.min())) if root > 0.0 else None
+
+
+def varying(problem: Problem) -> Any:
     """Return the features that are not zero in all rows, for which alone a dual point must be made orthogonal (… if all)."""
     data = problem.data
     if data.feature_norms.all():
@@ -171,10 +245,10 @@ def _scaled(G: np.ndarray, error: float) -> tuple[np.ndarray, float] | None:
     diagonal = G.diagonal()
     if not diagonal.size:
         return diagonal, 1.0
-    if not (diagonal.min() > SMALLEST and diagonal.max() < math.inf):
+    if not diagonal.min() > SMALLEST:
         return None
-    scale = np.ldexp(1.0, -(np.frexp(diagonal)[1] >> 1))  # powers of two: the scaled matrix has no new errors
-    smallest = smallest_eigenvalue(scale[:, None] * G * scale, error)
+    scale = 1.0 / np.sqrt(diagonal)
+    smallest = smallest_eigenvalue(scale[:, None] * G * scale, error + 4.0 * DOUBLE)  # an infinite G has no factor
     return (scale, smallest) if smallest > 0.0 else None
 
 
@@ -202,24 +276,44 @@ def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
     return 0.0
 
 
+def smooth_growth(length: float, gaps: float, curvature: float, lightest: float) -> float | None:
+    """Return the bound of :func:`growth` for a loss that declares κ (``Loss.dual_curvature``): h_i″ ≤ κ/m_i near −α_i.
+
+    Where |h_i′| ≤ (3/8)κ, a step of |h_i′|m_i/κ ≤ (3/8)m_i shows that h_i′² ≤ 2κh_i/m_i, because h_i ≥ 0. Elsewhere a step of
+    (3/8)m_i shows that |h_i′|m_i ≤ (16/3)h_i. With |δ_i| ≤ τm_i and Taylor's theorem the sum is at most
+
+        T(2κ Σ c_i h_i)^½ + (16/3)τ Σ c_i h_i + ½κT².
+
+    Parameters
+    ----------
+    length, gaps : float
+        T, and a bound of Σ c_i h_i(−α_i), which is n times the gap.
+    curvature, lightest : float
+        κ, and the smallest c_i m_i of the rows whose δ_i is not zero: τ = T/(c_i m_i)^½ must be at most 3/8.
+    """
+    tau = length / math.sqrt(lightest)
+    if not tau <= 0.375:
+        return None
+    return 1.01 * (length * (math.sqrt(2.0 * curvature * gaps) + 0.5 * curvature * length) + 16.0 / 3.0 * tau * gaps)
+
+
 def growth(
-    problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float, away: float
+    problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float
 ) -> float | None:
     """Return a bound of Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)); None if the correction may leave the domain of φ*.
 
-    With K > 1 columns the entries of δ_i add up to zero, as those of α_i do. The ball of radius ρ of such vectors lies in the
-    simplex with the vertices ρ(K e_k − 1), and a convex function is largest at a vertex.
+    By convexity it is at most 1/F of the same sum for Fδ, for any factor F ≥ 1, which divides the rounding errors of h by F.
 
     Parameters
     ----------
     problem : Problem
-        The problem, with any penalty.
+        The problem, with any penalty, and a loss of one column.
     rows, length
         The rows whose δ_i is not zero, and T.
     alpha, room, z : row arrays
         α, m and the margins, whose errors e are bounded by ``change`` ≥ (Σ c_i e_i²)^½.
-    change, away : float
-        This bound, and that of the distance of each dual variable from the domain of φ*.
+    change : float
+        This bound.
     """
     if length == 0.0:
         return 0.0
@@ -229,31 +323,12 @@ def growth(
     if not factor >= 1.0:
         return None
     far, value = factor * length * np.sqrt(m / c), loss.value(z, y)
-    h, terms = _one(loss, y, v, z, far) if problem.columns == 1 else _several(loss, y, v, z, far, m, away)
-    h, terms = h + value, terms + np.abs(value)
+    at = v + np.multiply.outer([1.0, -1.0], far)  # both ends at once: calls dominate the time of a small fit
+    conjugates = loss.conjugate(at, y[None])
+    h = (conjugates - at * z).max(axis=0) + value
+    terms = (np.abs(v) + far) * (np.abs(z) + 2.0 * np.abs(loss.label_sizes(y)) + 1.0)
+    terms = terms + np.abs(conjugates).sum(axis=0) + np.abs(value)
     errors = 2.0 * (FLOAT64.terms + FLOAT64.gamma(rows.size + 8))
     total = max(float(c @ h), 0.0) + errors * float(c @ terms)
     # The h_i of the proof are those of the computed margins: δ times their errors is the rest.
     return total / factor + 1.01 * length * math.sqrt(float(m.max())) * change
-
-
-def _one(loss: Loss, y: np.ndarray, v: np.ndarray, z: np.ndarray, far: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the larger of φ*(v ± far) − (v ± far)z, and the terms of both, for losses of one column."""
-    at = v + np.multiply.outer([1.0, -1.0], far)  # both ends at once: calls dominate the time of a small fit
-    conjugates = loss.conjugate(at, y[None])
-    terms = (np.abs(v) + far) * (np.abs(z) + 2.0 * np.abs(loss.label_sizes(y)) + 1.0)
-    return (conjugates - at * z).max(axis=0), terms + np.abs(conjugates).sum(axis=0)
-
-
-def _several(
-    loss: Loss, y: np.ndarray, v: np.ndarray, z: np.ndarray, far: np.ndarray, m: np.ndarray, away: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same at the vertices of the simplex of K columns; −α_i may be outside of the domain by ``away``."""
-    K, h = z.shape[1], np.full(len(z), -math.inf)
-    slopes = np.abs(z).max(axis=1) - np.log(m) + 1.0  # of φ*, and z; m ≤ 1/K
-    terms = (np.abs(v).sum(axis=1) + (K * K) * (far + away / FLOAT64.terms)) * slopes
-    for vertex in K * np.eye(K) - 1.0:
-        at = v + far[:, None] * vertex
-        conjugates = loss.conjugate(at, y)
-        h, terms = np.maximum(h, conjugates - (at * z).sum(axis=1)), terms + np.abs(conjugates)
-    return h, terms

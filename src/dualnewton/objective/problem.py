@@ -446,8 +446,8 @@ class AroundProblem:
     unit: Any
     own_starts = True
 
-    def rounding_of(self, pair: CertifiedPair) -> float | None:
-        """Return a bound on the rounding errors of a certificate; None if none is known."""
+    def rounding_of(self, pair: CertifiedPair) -> tuple[float | None, float]:
+        """Return ``rounding`` and ``reach`` of a certificate."""
         raise NotImplementedError(f"{type(self).__name__} has no rounding_of")
 
     def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
@@ -458,7 +458,7 @@ class AroundProblem:
         """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
         if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
             return pair
-        return pair.with_rounding(self.rounding_of(pair))
+        return pair.with_rounding(*self.rounding_of(pair))
 
     def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:  # noqa: ARG002
         """Return the same as :meth:`bounded`, whatever the tolerance."""

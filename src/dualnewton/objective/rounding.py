@@ -258,12 +258,12 @@ class _Analysis:
     def into_domain(self, sizes: Sizes) -> tuple[float, float]:
         """Bound what it costs to move each −α_i into the domain of φ*: the growth of Σ c_i φ*(−α_i), and the move of cα.
 
-        It moves by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p does, and ‖cζ_k‖ ≤ ζ Σ c_i.
+        It moves by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p does, and ‖cζ_k‖² ≤ ζ² Σ c_i².
         """
         K, away = self.problem.columns, sizes.away
         if away == 0.0:
             return 0.0, 0.0
-        return K * sizes.weight * away * (1.0 - math.log(away)), math.sqrt(K) * away * sizes.weight
+        return K * sizes.weight * away * (1.0 - math.log(away)), 1.01 * math.sqrt(K * sizes.squared_weight) * away
 
     def _feasibility(self, sizes: Sizes) -> tuple[float, float]:
         """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the move of cα in the Euclidean norm.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.objective.orthogonality import independence, room_of
+from dualnewton.objective.orthogonality import independence, room_of, within_reach
 from dualnewton.objective.rounding import FLOAT64
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 def scale_bound(
     problem: HuberScaleProblem, pair: CertifiedPair, *, roundoff: Roundoff = FLOAT64, along: np.ndarray | None = None
-) -> float | None:
-    """Return R such that P(w, b, σ) − P* ≤ P − D + R in exact arithmetic; None if no bound is known.
+) -> tuple[float | None, float]:
+    """Return R such that P(w, b, σ) − P* ≤ P − D + R in exact arithmetic, or None if no bound is known, and ρ.
 
-    None if λ = 0 and features are linearly dependent up to rounding, but not exactly.
+    ρ is infinite unless λ = 0 and features are linearly dependent up to rounding, but not exactly: R is then a bound in
+    comparison with models v whose Σ_j N_j |v_j| is at most ρ (``objective/orthogonality.py``).
 
     Parameters
     ----------
@@ -47,13 +48,13 @@ def scale_bound(
     """
     primal, dual = pair.certificate.primal, pair.certificate.dual
     if not (math.isfinite(primal) and math.isfinite(dual)):
-        return None
+        return None, math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         if along is None:
             along = problem.unit.data.transposed_times(problem.unit.weighted(pair.alpha))
-        lower, upper = _dual_errors(problem, pair, along, roundoff), _primal_errors(problem, pair, roundoff)
+        (lower, reach), upper = _dual_errors(problem, pair, along, roundoff), _primal_errors(problem, pair, roundoff)
         bound = None if lower is None else upper + lower + 8.0 * DOUBLE * (abs(primal) + abs(dual))
-    return bound if bound is None or bound < math.inf else math.inf
+    return (bound if bound is None or bound < math.inf else math.inf), reach
 
 
 def _primal_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: Roundoff) -> float:
@@ -75,16 +76,16 @@ def _residual_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: 
 
 def _dual_errors(
     problem: HuberScaleProblem, pair: CertifiedPair, along: np.ndarray, roundoff: Roundoff
-) -> float | None:
-    """Return a bound of what D(α) as computed may exceed the value of a dual point that is feasible in exact arithmetic."""
+) -> tuple[float | None, float]:
+    """Return by how much D(α) as computed may exceed the value of a dual point that is feasible in exact arithmetic, and ρ."""
     unit, dual, alpha = problem.unit, float(pair.certificate.dual), pair.alpha
     if not alpha.any():  # D(0) = 0
-        return 0.0
+        return 0.0, math.inf
     sizes = dual_sizes(unit.loss, alpha, unit.row_vectors, masses=True)
     n, sums, norms, of_labels = unit.n, roundoff.gamma(unit.n + 8), unit.data.feature_norms, unit.label_sums
     size, mass = 1.01 * math.sqrt(sizes.weighted), 1.01 * math.sqrt(sizes.squares)
     linear = 1.01 * size * math.sqrt(of_labels.labels) / n  # (1/n) Σ c_i |α_i y_i|
-    squares = sizes.weighted * (1.0 + 2.0 * sums)
+    squares, reach = sizes.weighted * (1.0 + 2.0 * sums), math.inf
     if problem.lam > 0.0:
         share = _unbalanced(sizes, sums) if unit.fit_intercept else 0.0
         moved = (min(share, 1.0) + sums) * mass
@@ -96,14 +97,18 @@ def _dual_errors(
         if unit.fit_intercept:
             excess = np.append(excess, abs(sizes.sums) + sums * mass * math.sqrt(n))
             theta = np.append(theta, abs(pair.intercept))
-        if (further := _orthogonal(problem, pair, excess.astype(np.float64))) is None:
-            return None
-        squares += further[1]
-        error = sums * linear + (1.01 * float(excess @ theta) + further[0]) / n
+        excess = excess.astype(np.float64)
+        if (further := _orthogonal(problem, pair, excess)) is not None:
+            squares += further[1]
+            error = sums * linear + (1.01 * float(excess @ theta) + further[0]) / n
+        elif (found := within_reach(unit, theta[None], excess[None])) is not None:
+            error, reach = sums * linear + found[0] / n, found[1]
+        else:
+            return None, math.inf
     ratio = squares / (of_labels.weight * (1.0 - 2.0 * FLOAT64.gamma(n + 8)))
     largest = float(np.abs(alpha).max()) / problem.epsilon
     eta = max(math.sqrt(ratio) - 1.0, largest - 1.0, 0.0) + 8.0 * DOUBLE
-    return error + eta * max(dual, 0.0)
+    return error + eta * max(dual, 0.0), reach
 
 
 def _unbalanced(sizes: DualSizes, sums: float) -> float:

@@ -26,7 +26,7 @@ from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
-from dualnewton.objective.unpenalised_rounding import unpenalised_bound
+from dualnewton.objective.unpenalised_rounding import Sums, unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.row_arrays import on_host
 from dualnewton.validation import frozen
@@ -100,7 +100,8 @@ class Unpenalised(AroundProblem):
         """A proof that the features are linearly independent, for a loss whose curvature is constant: m_i = φ″_i."""
         if self.first is not None:
             return self.first.independence
-        return independence(self.unit, one_sided=self.one_sided)
+        gram = (lambda: self.view.constant_hessian) if self.columns == 1 else None  # several columns repeat its block
+        return independence(self.unit, one_sided=self.one_sided, gram=gram)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
@@ -137,7 +138,7 @@ class Unpenalised(AroundProblem):
             given = self.data.placed(alpha)
             return pair.proved_by(given, self.dual(given))
 
-    def rounding_of(self, pair: CertifiedPair) -> float | None:
+    def rounding_of(self, pair: CertifiedPair) -> tuple[float | None, float]:
         return unpenalised_bound(self, pair)
 
     def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
@@ -149,16 +150,17 @@ class Unpenalised(AroundProblem):
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
         intercept = self.unit.no_intercept() if intercept is None else intercept
         theta = self.view.joined(w, intercept)
-        nothing, primal = self.unit.no_dual(), self.primal_at(theta)  # α = 0 is orthogonal to everything
-        at_zero = -row_sums.conjugates(self.loss, nothing, self.unit.row_vectors) / self.n
+        primal, below = self.primal_at(theta), self.unit.label_sums.below
+        at_zero = -below / self.n if below < math.inf else -math.inf  # D₀(0): α = 0 is orthogonal to everything
         if primal <= at_zero:  # a perfect fit, as in least squares with more features than examples
-            return CertifiedPair(w, intercept, nothing, Certificate(primal, at_zero))
+            return CertifiedPair(w, intercept, self.unit.no_dual(), Certificate(primal, at_zero))
         if alpha is None:
             Z = self.view.margins(theta)
             alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.view.inverse(self.hessian_at(theta, Z)))
-        dual = self.dual(alpha)
-        best, value = (alpha, dual) if dual > at_zero else (nothing, at_zero)
-        return CertifiedPair(w, intercept, best, Certificate(primal, value))
+        dual, sums = self._dual(alpha)
+        if dual > at_zero:
+            return CertifiedPair(w, intercept, alpha, Certificate(primal, dual)).with_sizes(sums)
+        return CertifiedPair(w, intercept, self.unit.no_dual(), Certificate(primal, at_zero))
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
         """Return P(w, b) and D₀(α) of a pair whose certificate must be recomputed, for example one from a file."""
@@ -167,10 +169,17 @@ class Unpenalised(AroundProblem):
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀(α), which is −∞ if α is not orthogonal to the features."""
-        mass = self.unit.weighted(alpha)
-        along = self.data.transposed_times(mass)
-        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(on_host(np.square(mass).sum(axis=0))))
-        return -math.inf if np.any(self.excess(along) > allowed) else self.view.dual(alpha)
+        return self._dual(alpha)[0]
+
+    def _dual(self, alpha: np.ndarray) -> tuple[float, Sums]:
+        """D₀(α), with the sums over α from which its rounding errors are bounded."""
+        unit = self.unit
+        along = self.data.transposed_times(unit.weighted(alpha))
+        terms = row_sums.dual_terms(unit.loss, alpha, unit.row_vectors, masses=unit.fit_intercept)
+        allowed = ORTHOGONAL * math.sqrt(terms.sizes.squares) * self.data.feature_norms
+        off = self.excess(along) > (allowed if along.ndim == 1 else allowed[:, None])
+        value = -math.inf if off.any() else unit.dual_value(terms, self.view.nothing)
+        return value, Sums(terms.sizes, along)
 
     def excess(self, along: np.ndarray) -> np.ndarray:
         """Return by how much Σ c_i α_i x_ij violates its constraint, for each feature."""
@@ -222,8 +231,14 @@ class View:
 
     def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
         """Return θ = (w, b) as a matrix."""
-        w = np.atleast_2d(w)
-        return np.column_stack([w, np.ravel(intercept)]) if self.with_one else w
+        if not self.with_one:
+            return np.atleast_2d(w)
+        d = self.problem.d
+        theta = np.empty(
+            (self.columns, d + 1)
+        )  # np.column_stack takes three times as long, and a fit has several calls
+        theta[:, :d], theta[:, d] = w, intercept
+        return theta
 
     def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         """Return w and b in the shapes of the problem."""
@@ -241,11 +256,6 @@ class View:
         mass = self.problem.weighted(alpha).reshape(len(alpha), -1)
         along = self.problem.data.transposed_times(mass).T
         return np.column_stack([along, on_host(mass.sum(axis=0))]) if self.with_one else along
-
-    @cached_property
-    def norms(self) -> np.ndarray:
-        """The norm of each feature."""
-        return self.problem.data.feature_norms
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i, with their offsets."""
@@ -265,8 +275,10 @@ class View:
         return frozen(self._hessian(self.problem.no_dual()))
 
     def _hessian(self, z: np.ndarray) -> np.ndarray:
-        c, units = self.problem.c, np.eye(self.columns)
         gram = partial(self.problem.data.weighted_gram, intercept=self.with_one)
+        if self.columns == 1:
+            return gram(row_sums.curvature(self.problem.loss, z, self.problem.row_vectors._replace(o=None)))
+        c, units = self.problem.c, np.eye(self.columns)
         # φ″_i is symmetric: its column l is the product with the unit vector of l.
         rows = np.zeros((self.problem.n, self.columns), like=z)
         of = [self.curved(z, rows + np.asarray(unit, like=z)).reshape(-1, self.columns) for unit in units]
@@ -309,10 +321,6 @@ class View:
     def zero(self) -> float:
         """The mean loss up to which P₀ counts as zero, which a bound on rounding errors includes."""
         return NOTHING * float(np.square(self.problem.y).max()) if self.quadratic else -math.inf
-
-    def dual(self, alpha: np.ndarray) -> float:
-        """D₀ of an orthogonal point."""
-        return self.problem.dual_at(alpha, self.nothing)
 
 
 def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.objective.orthogonality import growth, independence, room_of
+from dualnewton.objective.orthogonality import growth, independence, room_of, smooth_growth, within_reach
 from dualnewton.objective.rounding import FLOAT64, _Analysis
-from dualnewton.objective.row_sums import dual_sizes
+from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
 if TYPE_CHECKING:
+    from dualnewton.losses.rounding import Sizes
     from dualnewton.objective.certificate import CertifiedPair
     from dualnewton.objective.unpenalised import Unpenalised
+
+
+class Sums(NamedTuple):
+    """Sums over a dual point that its value and the bound of rounding errors share.
+
+    Attributes
+    ----------
+    sizes : DualSizes
+        Those of the dual variables alone.
+    along : array of shape (d,) or (d, K)
+        Σ c_i α_i x_i.
+    """
+
+    sizes: DualSizes
+    along: np.ndarray
 
 
 def unpenalised_bound(
@@ -25,11 +41,11 @@ def unpenalised_bound(
     roundoff: Roundoff = FLOAT64,
     conjugates: float | None = None,
     off: np.ndarray | None = None,
-) -> float | None:
-    """Return R such that P₀(w, b) − P₀* ≤ P₀ − D₀ + R in exact arithmetic; None if no bound is known.
+) -> tuple[float | None, float]:
+    """Return R and ρ such that P₀(w, b) − P₀(v) ≤ P₀ − D₀ + R in exact arithmetic for every model v with Σ_j N_j |v_j| ≤ ρ.
 
-    None where features are linearly dependent up to rounding, but not exactly: a dual point that is orthogonal in exact
-    arithmetic need not be near.
+    ρ is infinite where the features are proved to be independent, or to depend on others exactly. Otherwise the dual point need
+    not be near one that is orthogonal in exact arithmetic. R is None if no bound is known.
 
     Parameters
     ----------
@@ -46,56 +62,84 @@ def unpenalised_bound(
     """
     primal, dual = pair.certificate.primal, pair.certificate.dual
     if not (math.isfinite(primal) and math.isfinite(dual)):
-        return None
+        return None, math.inf
     with np.errstate(over="ignore", invalid="ignore"):
-        bound = _bound(problem, pair, roundoff, conjugates, off)
-    return bound if bound is None or bound < math.inf else math.inf
+        bound, reach = _bound(problem, pair, roundoff, conjugates, off)
+    return (bound if bound is None or bound < math.inf else math.inf), reach
 
 
 def _bound(
     problem: Unpenalised, pair: CertifiedPair, roundoff: Roundoff, conjugates: float | None, off: np.ndarray | None
-) -> float | None:
+) -> tuple[float | None, float]:
     unit, w, b, alpha = problem.unit, pair.w, pair.intercept, pair.alpha
     n, loss, primal, dual = unit.n, unit.loss, float(pair.certificate.primal), float(pair.certificate.dual)
     nothing = max(problem.view.zero, 0.0) if primal == 0.0 else 0.0
-    of_alpha = dual_sizes(loss, alpha, unit.row_vectors, masses=unit.fit_intercept)
+    known_sums: Sums | None = pair.sizes
+    of_alpha = known_sums.sizes if known_sums is not None else _sizes_of(problem, alpha)
     analysis = _Analysis.of(unit, w, b, alpha, roundoff, of_alpha, unit.data.feature_norms)
     analysis.penalty = 0.0
     sizes = analysis._sizes(primal + nothing, dual, conjugates)
     if (change := loss.value_change(sizes, unit.y)) is None:
-        return None
+        return None, math.inf
     # 1. The errors of Σ c_i φ(z_i), Σ c_i φ*(−α_i) and Σ c_i o_i α_i, with α in the domain of φ*.
     linear = sizes.margins * sizes.dual if unit.offset is not None else 0.0
-    orthogonal = not alpha.any()  # α = 0 is orthogonal to everything, and −φ*(0) = min φ
+    orthogonal = of_alpha.squares == 0.0 and not alpha.any()  # α = 0 is orthogonal to everything, and −φ*(0) = min φ
     terms = loss.conjugate_terms(sizes) + unit.columns * linear
     if orthogonal and loss.nonnegative and dual <= 0.0:
         terms = 0.0
     error = (roundoff.terms + analysis.sums) * (loss.value_terms(sizes) + terms)
     known = nothing + (change + error) / n + 8.0 * DOUBLE * (abs(primal) + abs(dual))
     if orthogonal:
-        return known
+        return known, math.inf
     costs, moves = analysis.into_domain(sizes)
     if unit.offset is not None:
         costs += 1.01 * moves * math.sqrt(unit.label_sums.offsets)
-    # 2. ⟨r, θ⟩ for r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
+    known += costs / n
+    # 2. r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
     error, d = analysis.sums * analysis.mass + moves, unit.d
-    excess = np.empty((unit.columns, d + unit.fit_intercept))
-    along = unit.data.transposed_times(unit.weighted(alpha)).reshape(d, -1).T if off is None else off[:, :d]
-    excess[:, :d] = np.maximum(problem.excess(along) + error * unit.data.feature_norms, 0.0)
-    total = float(np.vdot(excess[:, :d], np.abs(w)))
+    excess, theta = np.empty((unit.columns, d + unit.fit_intercept)), problem.view.joined(w, b)
+    if off is not None:
+        along = off[:, :d]
+    elif known_sums is not None:
+        along = known_sums.along.reshape(d, -1).T
+    else:
+        along = unit.data.transposed_times(unit.weighted(alpha)).reshape(d, -1).T
+    excess[:, :d] = problem.excess(along) + error * unit.data.feature_norms
     if unit.fit_intercept:
-        excess[:, d] = np.abs(analysis.sizes.sums if off is None else off[:, d]) + error * math.sqrt(n)
-        total += float(np.vdot(excess[:, d], np.abs(b)))
-    known += (costs + 1.01 * total) / n
-    # 3. The growth of h.
+        excess[:, d] = np.abs(of_alpha.sums if off is None else off[:, d]) + error * math.sqrt(n)
+    if problem.one_sided:
+        np.maximum(excess, 0.0, out=excess)
+    # 3. The cost of a point that is exactly orthogonal; without a proof that one is near, ⟨r, v⟩ for the models v.
+    total = 1.01 * float(np.vdot(excess, np.abs(theta))) / n
+    further = _growth(problem, pair, excess, n * (max(primal - dual, 0.0) + known + total), sizes, roundoff)
+    if further is not None:
+        return known + total + further / n, math.inf
+    found = within_reach(unit, theta, excess)
+    return (None, math.inf) if found is None else (known + found[0] / n, found[1])
+
+
+def _sizes_of(problem: Unpenalised, alpha: Any) -> DualSizes:
+    unit = problem.unit
+    return dual_sizes(unit.loss, alpha, unit.row_vectors, masses=unit.fit_intercept)
+
+
+def _growth(
+    problem: Unpenalised, pair: CertifiedPair, excess: np.ndarray, gaps: float, sizes: Sizes, roundoff: Roundoff
+) -> float | None:
+    """Bound the growth of Σ c_i h_i ≤ gaps if α is made orthogonal; None if no orthogonal point is near."""
+    unit, loss, alpha = problem.unit, problem.unit.loss, pair.alpha
     if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
         if (proof := problem.independence) is None:
             return None
         T = proof.length(excess)
-        return known + T * (math.sqrt(2.0 * n * (max(primal - dual, 0.0) + known)) + 0.5 * T) / n
+        return T * (math.sqrt(2.0 * gaps) + 0.5 * T)
     room = room_of(unit, alpha, sizes.away)
     if (proof := independence(unit, room, one_sided=problem.one_sided)) is None:
         return None
+    T = proof.length(excess)
+    if loss.dual_curvature is not None:
+        return smooth_growth(T, gaps, loss.dual_curvature, proof.lightest)
+    if unit.columns > 1:
+        return None
     change = 1.01 * (FLOAT64.unit / roundoff.unit) * sizes.change  # h is evaluated in float64
-    further = growth(unit, proof.rows, proof.length(excess), alpha, room, unit.margins(w, b), change, sizes.away)
-    return None if further is None else known + further / n
+    return growth(unit, proof.rows, T, alpha, room, unit.margins(pair.w, pair.intercept), change)

@@ -171,14 +171,17 @@ def _classes(name: str, value: Any) -> np.ndarray:
 
 
 def _certificates(name: str, value: Any) -> tuple[Certificate, ...]:
-    # Files of earlier versions have no bound on rounding errors.
-    tables = [{"rounding": None, **each} if isinstance(each, dict) else each for each in _list(name, value)]
-    return tuple(_certificate(_table(name, each, ("primal", "dual", "rounding"))) for each in tables)
+    # Files of earlier versions have no bound on rounding errors; a bound that holds for all models has no reach.
+    rest = {"rounding": None, "reach": None}
+    tables = [rest | each if isinstance(each, dict) else each for each in _list(name, value)]
+    return tuple(_certificate(_table(name, each, ("primal", "dual", "rounding", "reach"))) for each in tables)
 
 
 def _certificate(table: dict[str, Any]) -> Certificate:
     rounding = None if table["rounding"] is None else _number("rounding", table["rounding"])
-    return Certificate(_number("primal", table["primal"]), _number("dual", table["dual"]), rounding=rounding)
+    reach = math.inf if table["reach"] is None else _number("reach", table["reach"])
+    values = _number("primal", table["primal"]), _number("dual", table["dual"])
+    return Certificate(*values, rounding=rounding, reach=reach)
 
 
 def _status(name: str, value: Any) -> tuple[str, ...]:

@@ -154,6 +154,7 @@ class SavedModel:
             "classes": None if self.classes is None else self.classes.tolist(),
             "certificates": [
                 {"primal": each.primal, "dual": each.dual, "rounding": _finite(each.rounding)}
+                | ({"reach": each.reach} if math.isfinite(each.reach) else {})
                 for each in self.certificates
             ],
             "status": list(self.status),

@@ -88,6 +88,11 @@ def _made(kind: type, values: list[Any]) -> Any:
     return kind(**dict(zip([each.name for each in fields(kind)], values, strict=True)))
 
 
+def _proof(rounding: float | None = None, reach: float | None = None) -> dict[str, Any]:
+    """Return the last entries of a certificate as arguments."""
+    return {"rounding": rounding, "reach": math.inf if reach is None else reach}
+
+
 def _objects(shape: list[int], each: list[Any]) -> np.ndarray:
     made = np.empty(len(each), dtype=object)
     made[:] = each
@@ -115,8 +120,9 @@ KINDS: dict[str, Kind] = {
     ),
     "certificate": Kind(
         Certificate,
-        lambda x: [x.primal, x.dual, list(x.parts), x.rounding],
-        lambda x: Certificate(x[0], x[1], parts=tuple(x[2]), rounding=x[3] if len(x) > 3 else None),
+        # Files of earlier versions have neither a bound on rounding errors nor a reach.
+        lambda x: [x.primal, x.dual, list(x.parts), x.rounding, x.reach if math.isfinite(x.reach) else None],
+        lambda x: Certificate(x[0], x[1], parts=tuple(x[2]), **_proof(*x[3:])),
     ),
     "choice": Kind(ChoiceCertificate, _fields, lambda x: _made(ChoiceCertificate, x)),
     "trace": Kind(
