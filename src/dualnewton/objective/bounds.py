@@ -297,11 +297,12 @@ def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[Du
 
 
 def primal_bounds(
-    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any]
+    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], tol: float = 0.0
 ) -> list[tuple[float, Bound]]:
     """Return P(w, b) and the dual bound of α_i = −φ′(z_i) for each problem, in one pass.
 
-    Problems whose intercept must be searched share a second pass.
+    Problems whose intercept must be searched share a second pass. The search is left out where the gap is at most half of
+    ``tol`` times |P| without it.
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
@@ -320,7 +321,8 @@ def primal_bounds(
             near = None
             if problem.fit_intercept and bound.value == -np.inf:
                 near = _nearly_balanced(sums, place, primal, models[k])
-            if near is None and problem.fit_intercept and _intercept_matters(sums, place, primal, bound):
+            known = primal - bound.value <= 0.5 * tol * abs(primal)
+            if near is None and problem.fit_intercept and not known and _intercept_matters(sums, place, primal, bound):
                 own = column if K == 1 else slice(column, column + K)
                 z = vectors[k].shifted(found.margins[:, own])
                 best = problem.best_intercept_at(z, problem.no_intercept())
