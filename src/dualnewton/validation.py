@@ -25,6 +25,8 @@ SHORT = 1 << 13
 
 def positive(name: str, value: float, *, or_zero: bool = False) -> float:
     """Return ``value`` as a float if it is finite and positive (or zero, where allowed)."""
+    if type(value) is float and 0.0 < value < math.inf:  # a small fit counts its calls
+        return value
     try:
         number = finite(name, value)
     except DualnewtonError:
@@ -73,7 +75,8 @@ def vector(name: str, value: Any, length: int, *, low: float = -math.inf) -> np.
     array = _floats(name, value, np.float64)
     if array.shape != (length,):
         raise DualnewtonError(f"{name} must have shape ({length},), got {array.shape}")
-    _all_finite(name, array)
+    if not (length <= SHORT and type(array) is np.ndarray and math.isfinite(np.vdot(array, array))):
+        _all_finite(name, array)
     if low > -math.inf and length and array.min() < low:
         where = int(np.argmin(array))
         raise DualnewtonError(f"{name} must be >= {low:g} everywhere, got {float(array[where])!r} at index {where}")
@@ -132,7 +135,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
     Row arrays on other devices cannot be protected: they are returned unchanged.
     """
-    if is_elsewhere(array):
+    if type(array) is not np.ndarray and is_elsewhere(array):
         return array
     view = array.view()
     view.flags.writeable = False

@@ -18,8 +18,11 @@ from dualnewton.matrix.workers import threads
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.tuning import Tuning
-from dualnewton.run.loop import solve_many
+from dualnewton.run.loop import solved
 from dualnewton.run.result import Progress, Result, Status
+from dualnewton.run.start import has_model
+from dualnewton.solvers.protocol import Request
+from dualnewton.validation import positive
 
 METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
 """The names of ``solver`` that choose a method; all of scikit-learn's names mean "auto"."""
@@ -40,7 +43,7 @@ class Session:
 
     def __init__(self, model: Any) -> None:
         self.method = model.solver if model.solver in METHODS else "auto"
-        self.tol = float(model.tol)
+        self.tol = positive("tol", model.tol, or_zero=True)
         self.tuning: Tuning = model._tuning
         iterations = MAX_EPOCHS if model.max_iter is None else model.max_iter
         self.epochs_left: float = iterations * model._iteration_epochs
@@ -84,18 +87,20 @@ class Session:
         method: str | None = None,
     ) -> list[Result]:
         """Solve problems over the same X in shared passes, by default with the estimator's ``tol`` and method."""
-        results = solve_many(
-            problems,
-            method=self.method if method is None else method,
-            tol=self.goal if tol is None else tol,
-            max_epochs=max(0, math.ceil(self.epochs_left)),
-            time_limit=None if math.isinf(self.deadline) else max(0.0, self.deadline - time.perf_counter()),
-            n_threads=self.threads,
-            random_state=lambda: self.rng,
-            warm_start=start,
-            callback=None if self.line is None and self.callback is None else self.tell,
+        request = Request(
+            self.method if method is None else method,
+            "auto",
+            None,
+            self.goal if tol is None else tol,
+            None,
+            self.threads,
+            None if self.line is None and self.callback is None else self.tell,
+            near=start is not None and all(map(has_model, start)),
+            cold=start is None,
             tuning=self.tuning,
         )
+        limit = max(0, math.ceil(self.epochs_left))
+        results = solved(list(problems), request, start, lambda: self.rng, limit, self.deadline)
         self.epochs_left -= max(result.n_epochs for result in results)
         if all(result.converged for result in results):
             return results

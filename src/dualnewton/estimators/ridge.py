@@ -70,9 +70,10 @@ class RidgeModel(CertifiedModel):
     positive: bool = False
 
     def _specification(self, n: int) -> Specification:
-        alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
-        if not np.all((alphas >= 0.0) & (alphas < np.inf)):
-            raise DualnewtonError(f"alpha must be finite and >= 0, got {self.alpha!r}")
+        if not (isinstance(self.alpha, float) and 0.0 <= self.alpha < np.inf):
+            alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
+            if not np.all((alphas >= 0.0) & (alphas < np.inf)):
+                raise DualnewtonError(f"alpha must be finite and >= 0, got {self.alpha!r}")
         return type(self)._words(self, n)
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:

@@ -39,7 +39,9 @@ class Data(NamedTuple):
     @property
     def matrix(self) -> matrix.Data:
         """X, wrapped in the data protocol."""
-        return self.X if isinstance(self.X, matrix.Data) else MemoryData(self.X, squares=self.squares)
+        if type(self.X) is not np.ndarray and isinstance(self.X, matrix.Data):
+            return self.X
+        return MemoryData(self.X, squares=self.squares)
 
 
 class Objective(Protocol):

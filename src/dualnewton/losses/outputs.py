@@ -128,8 +128,9 @@ class SquaredOutputs(Loss):
     # Operations on all examples of a problem -----------------------------------------------------------------------------
 
     def labels(self, y: Any, n: int) -> np.ndarray:
-        if np.shape(y) != (n, self.n_outputs):
-            raise DualnewtonError(f"y must have shape {(n, self.n_outputs)} for {self!r}, got {np.shape(y)}")
+        shape = y.shape if type(y) is np.ndarray else np.shape(y)
+        if shape != (n, self.n_outputs):
+            raise DualnewtonError(f"y must have shape {(n, self.n_outputs)} for {self!r}, got {shape}")
         return frozen(data_matrix("y", y).astype(np.float64, copy=False))
 
     def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002

@@ -64,9 +64,10 @@ class LibraryBlock:
 
     def gathered(self, R: np.ndarray) -> np.ndarray:
         """Return Rᵀ A."""
-        if R.shape[1] <= FEW and (is_sparse(self.A) or self.A.size > CACHED):
+        sparse = is_sparse(self.A)
+        if R.shape[1] <= FEW and (sparse or self.A.size > CACHED):
             return np.array([self.transposed @ column for column in np.ascontiguousarray(R.T)])
-        if is_sparse(self.A):
+        if sparse:
             return np.asarray((self.transposed @ R).T)
         return R.T @ self.A  # half the time of the product with the transpose
 

@@ -76,6 +76,7 @@ class MemoryData(Data):
 
     def __init__(self, X: Any, work: Work = Work(), squares: float | None = None) -> None:  # noqa: B008 (frozen)
         self.X, self.work, self.squares = X, work, squares
+        vars(self)["n"], vars(self)["d"] = X.shape  # properties that small fits read often
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]

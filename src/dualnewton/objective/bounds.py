@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -62,7 +61,6 @@ class Bound(NamedTuple):
     sizes: row_sums.DualSizes | None = None
 
 
-@dataclass(eq=False)  # frozen ones take longer to make
 class DualSums:
     """The dual points of a group of problems and their sums over the rows.
 
@@ -78,36 +76,35 @@ class DualSums:
         Σ c_i r_ik.
     direction : array of the shape of α, optional
         The balancing direction, by which α is corrected; the columns contain it as well.
+    bar, balanced_bar : array with an entry per feature
+        ᾱ, and ᾱ of the balanced point once :meth:`bounds` has computed it.
+    steps : list of float
+        t, the multiples of the direction by which :meth:`bounds` has balanced each column of α; empty if α was balanced.
     """
 
-    group: Group
-    alpha: np.ndarray
-    products: np.ndarray
-    sums: np.ndarray
-    direction: np.ndarray | None = None
+    def __init__(
+        self,
+        group: Group,
+        alpha: np.ndarray,
+        products: np.ndarray,
+        sums: np.ndarray,
+        direction: np.ndarray | None = None,
+    ) -> None:
+        self.group, self.alpha, self.products, self.sums, self.direction = group, alpha, products, sums, direction
+        self.bar = self.balanced_bar = products[self._place(0)] / group.scale
+        self.steps: list[float] = []
 
-    def _place(self, thirds: int, direction: int) -> Any:
-        """Return the columns of all problems that are α or the direction, or thirds of these."""
+    def _place(self, kind: int) -> Any:
+        """Return the columns of all problems that are α (0) or the direction (1), or thirds of these (then)."""
         group = self.group
-        kinds = 1 if self.direction is None else 2
-        first, step = (thirds * kinds + direction) * group.K, len(self.products) // group.M
         if group.M > 1:
-            return slice(first, None, step)
-        return first if group.K == 1 else slice(first, first + group.K)
-
-    def _bars(self, thirds: int, direction: int) -> np.ndarray:
-        """Return (1/λn) Σ c_i r_ik a_i for these columns, in the shape of w."""
-        return self.products[self._place(thirds, direction)] / self.group.scale
-
-    @cached_property
-    def bar(self) -> np.ndarray:
-        """ᾱ."""
-        return self._bars(0, 0)
+            return slice(kind, None, len(self.products) // group.M)
+        return kind if group.K == 1 else slice(kind * group.K, (kind + 1) * group.K)
 
     @property
     def masses(self) -> list[float]:
         """Σ c_i α_i of each column."""
-        return self.group.numbers(self.sums[self._place(0, 0)])
+        return self.group.numbers(self.sums[self._place(0)])
 
     @cached_property
     def sizes(self) -> row_sums.DualSizes:
@@ -115,56 +112,49 @@ class DualSums:
         first = self.group.first
         return row_sums.dual_sizes(first.loss, self.alpha, self.group.rows, masses=first.fit_intercept)
 
-    @cached_property
-    def steps(self) -> list[float]:
-        """t, the multiples of the direction that balance each column of α: at most 1 in absolute value."""
-        group = self.group
-        if self.direction is None:
-            return [0.0] * (group.M * group.K)
-        found, available = self.masses, group.numbers(self.sums[self._place(0, 1)])
+    def _steps(self) -> list[float]:
+        """Return t of each column, at most 1 in absolute value; none if α is balanced."""
+        group, found = self.group, self.masses
+        available = group.numbers(self.sums[self._place(1)])
         for k, mass in enumerate(found):
             size = abs(mass)
             if size <= BALANCED * available[k] and size <= BALANCED * group.numbers(self.sizes.absolute)[k]:
                 found[k] = 0.0
             else:
                 found[k] = mass / max(available[k], size, TINY)
-        return found
-
-    @cached_property
-    def moves(self) -> bool:
-        """Whether balancing changes α."""
-        return any(self.steps)
-
-    @cached_property
-    def balanced_bar(self) -> np.ndarray:
-        """ᾱ of the balanced point."""
-        return self._moved(self.bar, 0)
+        return found if any(found) else []
 
     def bounds(self) -> list[Bound]:
         """Balance α along the direction, scale it into the domain of g*, and return D of each problem."""
-        group, first, alpha, bar = self.group, self.group.first, self.alpha, self.balanced_bar
-        if first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
+        group, first, alpha, bar, sizes = self.group, self.group.first, self.alpha, self.bar, None
+        if self.direction is not None and (steps := self._steps()):
+            self.steps = steps
+            bar = self.balanced_bar = bar - group.per_feature(steps) * (self.products[self._place(1)] / group.scale)
+            alpha = alpha - group.per_row(steps, alpha) * self.direction
+        elif first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
             return [Bound(-np.inf, alpha, bar, self.sizes)]  # without the conjugates, which take about a pass
-        if self.moves:
-            alpha = alpha - group.per_row(self.steps, alpha) * self.direction
+        else:
+            sizes = vars(self).get("sizes")
         if not first.regularizer.strongly_convex:
-            pairs = zip(
-                group.problems, group.each(bar), group.each(3.0 * self._moved(self._bars(1, 0), 1)), strict=True
-            )
+            pairs = zip(group.problems, group.each(bar), group.each(self._again()), strict=True)
             factors = [problem.reach(own, again) for problem, own, again in pairs]
-            if any(factor != 1.0 for factor in factors):
+            if factors.count(1.0) < len(factors):
+                sizes = None if sizes is None else sizes.times(factors[0] if group.M == 1 else np.array(factors))
                 factors *= group.K
                 alpha, bar = group.per_row(factors, alpha) * alpha, group.per_feature(factors) * bar
-        sizes = vars(self).get("sizes") if alpha is self.alpha else None
         terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept, sizes=sizes)
         if group.M == 1:
             return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]
         each = zip(group.problems, row_sums.split(terms), alpha, bar, strict=True)
         return [Bound(problem.dual_value(own, s), a, s, own.sizes) for problem, own, a, s in each]
 
-    def _moved(self, bar: np.ndarray, thirds: int) -> np.ndarray:
-        """ᾱ − t d̄."""
-        return bar - self.group.per_feature(self.steps) * self._bars(thirds, 1) if self.moves else bar
+    def _again(self) -> np.ndarray:
+        """Return ᾱ of the balanced point from the thirds of the columns: with other rounding errors."""
+        group, kinds = self.group, 1 if self.direction is None else 2
+        found = self.products[self._place(kinds)] / group.scale
+        if self.steps:
+            found = found - group.per_feature(self.steps) * (self.products[self._place(kinds + 1)] / group.scale)
+        return 3.0 * found
 
 
 def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:
@@ -213,14 +203,17 @@ class PrimalPoints:
     def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None) -> None:
         self.forms: list[RowForm] = []
         self.counts: list[int] = []
+        self.kept = 0  # columns that a pass keeps
         for group in groups or groups_of(problems):
-            self.forms += [_form_of(group.first)] * group.M
+            form = _form_of(group.first)
+            self.forms += [form] * group.M
             self.counts.append(group.M)
+            self.kept += group.M * _kept_columns(form)
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
         values, factors, k, first, column = np.empty(len(self.forms)), [], 0, 0, 0
-        kept = np.empty((sum(map(_kept_columns, self.forms)), len(Z)), like=Z)  # contiguous columns
+        kept = np.empty((self.kept, len(Z)), like=Z)  # contiguous columns
         for M in self.counts:
             form, K = self.forms[k], self.forms[k].loss.columns
             step = _kept_columns(form)
@@ -240,10 +233,10 @@ class PrimalPoints:
 
 def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarray) -> float:
     """Return Σ c_i φ_i of one model; write the columns of its dual point, and of the balancing direction, to ``kept``."""
-    z, K = rows.shifted(margins), form.loss.columns
+    z, K = margins if rows.o is None else margins + rows.o, form.loss.columns
     value, slopes = form.loss.value_and_derivative(z, rows.y)
     own = 0 if K == 1 else slice(0, K)
-    kept[own] = -slopes.T
+    np.negative(slopes.T, out=kept[own])
     if form.direction:
         kept[-K:] = form.loss.balancing_direction(kept[own].T, z, rows.y).T
     return float(value.sum() if rows.c is None else rows.c @ value)
@@ -304,15 +297,16 @@ def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[Du
 
 
 def primal_bounds(
-    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any]
+    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], tol: float = 0.0
 ) -> list[tuple[float, Bound]]:
     """Return P(w, b) and the dual bound of α_i = −φ′(z_i) for each problem, in one pass.
 
-    Problems whose intercept must be searched share a second pass.
+    Problems whose intercept must be searched share a second pass. The search is left out where the gap is at most half of
+    ``tol`` times |P| without it.
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.reshape(intercepts[0], -1) if len(models) == 1 else np.concatenate([np.reshape(b, -1) for b in intercepts])
+    b = np.array(intercepts).reshape(-1)
     vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)
@@ -327,7 +321,8 @@ def primal_bounds(
             near = None
             if problem.fit_intercept and bound.value == -np.inf:
                 near = _nearly_balanced(sums, place, primal, models[k])
-            if near is None and problem.fit_intercept and _intercept_matters(sums, place, primal, bound):
+            known = primal - bound.value <= 0.5 * tol * abs(primal)
+            if near is None and problem.fit_intercept and not known and _intercept_matters(sums, place, primal, bound):
                 own = column if K == 1 else slice(column, column + K)
                 z = vectors[k].shifted(found.margins[:, own])
                 best = problem.best_intercept_at(z, problem.no_intercept())
@@ -380,7 +375,7 @@ def _intercept_matters(sums: DualSums, place: int, primal: float, bound: Bound) 
     problem = group.problems[place]
     if bound.value == -np.inf:
         return True
-    if problem.loss.curvature is Curvature.CONSTANT or not sums.moves:
+    if problem.loss.curvature is Curvature.CONSTANT or not sums.steps:
         return False  # the balanced point is that of the best intercept
     longest = max(map(abs, sums.steps[place * group.K : (place + 1) * group.K]))
     if longest > BALANCING:

@@ -280,13 +280,10 @@ class _Analysis:
 def gauge(problem: Problem, r: np.ndarray) -> float:
     """Return a t for which errors of ᾱ divided by t lie in the domain of g*, if (Σ_k r_kj²)^½ ≤ r_j for each feature.
 
-    The domain is that of one column for each column, or one of the norms of the features' coefficients: a row of W with these
-    numbers and zeros elsewhere has the largest gauge.
+    The domain is that of one column for each column, or one of the norms of the features' coefficients: a W of one row with these
+    numbers, or with further rows of zeros, has the largest gauge.
     """
-    largest, far = float(r.max(initial=0.0)), 2.0**60
+    largest, far = float(np.maximum.reduce(r, initial=0.0)), 2.0**60
     if largest == 0.0 or not largest < math.inf:
         return largest
-    r = r * (far / largest)
-    if problem.columns > 1:
-        r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
-    return largest / (far * float(problem.g.reach(r)))
+    return largest / (far * float(problem.regularizer.reach(r * (far / largest))))

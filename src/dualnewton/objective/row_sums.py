@@ -15,6 +15,7 @@ from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
 from dualnewton.row_arrays import (
+    BLOCK,
     SHIFTS,
     RowArray,
     blocks,
@@ -119,6 +120,16 @@ class DualSizes(NamedTuple):
     sums: Any = None
     absolute: Any = None
 
+    def times(self, factor: Any) -> DualSizes:
+        """Return the sums of the point multiplied by a number, or by one for each problem, up to rounding.
+
+        The bounds on rounding errors allow for some more roundings than those of the sums themselves.
+        """
+        square, (squares, weighted, sums, absolute) = factor * factor, self
+        if sums is None:
+            return DualSizes(square * squares, square * weighted)
+        return DualSizes(square * squares, square * weighted, factor * sums, factor * absolute)
+
 
 class DualTerms(NamedTuple):
     """Sums over rows that make up the dual value, and bound its rounding errors.
@@ -153,12 +164,11 @@ def dual_terms(
 def _dual_terms(
     alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool, masses: bool, sizes: bool
 ) -> tuple[Any, ...]:
-    rows = RowVectors(y, c, o)
     if (function := compiled_function("dual_terms_of", loss, alpha)) is not None:
-        *_, linear, conjugates = function(alpha, rows)
+        *_, linear, conjugates = function(alpha, RowVectors(y, c, o))
         conjugates = _proved(conjugates)
     else:
-        linear = 0.0 if o is None else float(np.vdot(rows.weighted(alpha), o))
+        linear = 0.0 if o is None else float(np.vdot(RowVectors(y, c, o).weighted(alpha), o))
         (conjugates,) = _conjugates(alpha, y, c, o, loss, many)
     return linear, conjugates, *(_dual_sizes(alpha, y, c, o, loss, masses) if sizes else ())
 
@@ -180,6 +190,8 @@ def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool)
 def _sizes(alpha: np.ndarray, squares: Any, weighted: Any, *columns: Any) -> DualSizes:
     if alpha.ndim == 1:
         return DualSizes(float(squares), float(weighted), *map(float, columns))
+    if type(alpha) is np.ndarray:
+        return DualSizes(squares, weighted, *columns)
     return DualSizes(on_host(squares), on_host(weighted), *map(on_host, columns))
 
 
@@ -192,7 +204,12 @@ def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, ma
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
     squares = np.vdot(mass, mass)
     weighted = squares if c is None else np.vdot(alpha, mass)
-    return (squares, weighted, column_sums(mass), column_sums(np.abs(mass))) if masses else (squares, weighted)
+    if not masses:
+        return squares, weighted
+    if type(mass) is np.ndarray and mass.ndim == 2:
+        every = np.ones(len(mass))
+        return squares, weighted, every @ mass, every @ np.abs(mass)
+    return squares, weighted, column_sums(mass), column_sums(np.abs(mass))
 
 
 def over_rows(loss: Loss, values: np.ndarray) -> Any:
@@ -209,6 +226,8 @@ def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, ma
     if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
         totals = over_rows(loss, loss.conjugate(-alpha, y))
         return (np.where(np.isnan(totals), np.inf, totals),)
+    if not many and type(alpha) is np.ndarray:
+        return (loss.conjugates(alpha, y, c),)
     if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
         return (_proved(*function(alpha, RowVectors(y, c, o))),)
     return (loss.conjugates(alpha, y, c),)
@@ -228,6 +247,8 @@ def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: fl
 
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
+    if z.size <= BLOCK and type(z) is np.ndarray:
+        return rows.weighted(loss.second_derivative(z if rows.o is None else z + rows.o, rows.y))
     if (function := _compiled("curvature_of", loss, z, len(z) >= MANY)) is not None:
         found = np.empty(z.shape[::-1], like=z)
         function(z, rows, factors=found)

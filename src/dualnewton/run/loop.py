@@ -13,7 +13,6 @@ import numpy as np
 
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.matrix.workers import threads
-from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching, SwitchingState
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -29,7 +28,7 @@ from dualnewton.run.start import (
     direct_plan_for,
     has_model,
     numbers_of,
-    plan_for,
+    run_plan,
     silent,
     starting_pairs,
     tuning_for,
@@ -191,6 +190,19 @@ def solve_many(
         rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng
         keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng, placed)
+    return solved(problems, request, warm_start, numbers, max_epochs, deadline, keeper)
+
+
+def solved(
+    problems: list[Any],
+    request: Request,
+    warm_start: Sequence[Start] | None,
+    numbers: Callable[[], np.random.Generator],
+    max_epochs: int,
+    deadline: float,
+    keeper: Keeper | None = None,
+) -> list[Result]:
+    """Do the same as :func:`solve_many` for arguments that are checked already, as those of an estimator are."""
     with one_blas_thread, threads(request.n_threads), silent():
         interrupted = False
         try:
@@ -271,7 +283,7 @@ class Run:
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify its starting point."""
         request = replace(request, cold=warm_start is None)
-        plan = direct_plan_for(problems, request) or _general_plan(problems[0], request, len(problems))
+        plan = direct_plan_for(problems, request) or run_plan(problems[0], request, len(problems))
         switching = _switching(problems[0], plan, request, len(problems))
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not problems[0].own_starts)
@@ -332,7 +344,7 @@ class Run:
         missed = [track for track in self.moving if track.best.certificate.relative_gap > self.request.tol]
         if self.plan.family is None or not missed:
             return None
-        plan = _general_plan(missed[0].problem, self.request, len(missed))
+        plan = run_plan(missed[0].problem, self.request, len(missed))
         return plan.after(self.plan, f"the direct solution missed tol; {plan.reason}")
 
     def _record(self, *, late: bool, exhausted: bool) -> None:
@@ -479,15 +491,6 @@ class Run:
             run.method = run._new_method(run.moving)
             run.method.restore(state.method)
         return run
-
-
-def _general_plan(problem: Any, request: Request, models: int) -> Plan:
-    """Return the plan of a run that the loop drives step by step."""
-    plan = Plan("none", 0, "the starting point meets tol")
-    if problem.scheme in (None, "smoothing") or takes_interior(problem, request.method, request.tau):
-        wanted = plan_for(problem, request, models)
-        return replace(plan, smoothed=True) if wanted.smoothed else wanted
-    return plan
 
 
 def _switching(problem: Any, plan: Plan, request: Request, models: int) -> Switching | None:

@@ -14,6 +14,7 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import on_threads
+from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import check_names, general_plan
 from dualnewton.planning.small import small_plan
@@ -62,6 +63,15 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     tau = max(1, round(sampling.expected_size))
     chosen = general_plan(problem, method=check_names(problem, method, tau)[0], tau=tau, tuning=request.tuning)
     return replace(chosen, reason=chosen.reason.replace("tau given by the user", "sampling given by the user"))
+
+
+def run_plan(problem: Any, request: Request, models: int) -> Plan:
+    """Return the plan of a run that the loop drives step by step."""
+    plan = Plan("none", 0, "the starting point meets tol")
+    if problem.scheme in (None, "smoothing") or takes_interior(problem, request.method, request.tau):
+        wanted = plan_for(problem, request, models)
+        return replace(plan, smoothed=True) if wanted.smoothed else wanted
+    return plan
 
 
 def tuning_for(problem: Problem, request: Request, models: int) -> Tuning:

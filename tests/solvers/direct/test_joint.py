@@ -121,7 +121,7 @@ def test_a_newton_step_never_raises_the_objective():
         return 0.5 * float(np.vdot(V @ H, V)) - float(np.vdot(q, V)) + penalty.value(V)
 
     for _ in range(10):
-        new = joint.stepped(H, q, V, penalty)
+        new = joint.shortened(joint.newton_step(H, q, V, penalty), H, V, penalty)
         assert value(new) <= value(V) + 1e-12
         V = new
 
@@ -154,8 +154,8 @@ def test_newton_steps_find_the_features_of_correlated_rows(monkeypatch):
 
 def test_the_ridge_says_when_a_point_is_good_enough(monkeypatch):
     """n(P − D) is at most Σ violation²/(2 ridge): a loose tolerance takes fewer steps than a tight one, and is met."""
-    steps, stepped = [], joint.stepped
-    monkeypatch.setattr(joint, "stepped", lambda *args: steps.append(1) or stepped(*args))
+    steps, step = [], joint.newton_step
+    monkeypatch.setattr(joint, "newton_step", lambda *args: steps.append(1) or step(*args))
     X, Y = SHAPES["few features"]
     counts = []
     for tol in (1e-2, 1e-4, 1e-12):

@@ -3,8 +3,8 @@
     n P(W, b) = ½ Σ c_i ‖W x_i + b − t_i‖² + Σ_j ½ ridge_j ‖W_j‖² + threshold_j ‖W_j‖
 
 The outer iteration is that of ``thresholds.py``. Over the features gathered, each step 1. predicts by one simultaneous move of
-block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step with
-a line search in the other features, at which the norms are smooth.
+block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step in
+the other features, at which the norms are smooth; with a line search, unless the whole step halves the largest violation.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ HALVINGS, ROUNDING = 12, 1e-15
 
 IN_VAIN = 3
 """Newton steps in a row that leave more than half of the violations: sweeps of coordinate descent take over."""
+
+TRUSTED = 1e-8
+"""Tolerance from which on the minimum over all features is returned without evaluating the rows again: the rounding errors of the
+matrix of products leave less, and the certificate shows if they do not."""
 
 
 class Goal(NamedTuple):
@@ -82,17 +86,22 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         share = WELL_BELOW * tol
         low = [float(each.min(initial=np.inf)) for each in (part.threshold, part.ridge)]
         goal = Goal(share * low[0], 2.0 * share * low[1], losses)
-        V = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline)
+        V, done = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline)
         W = np.zeros(W.shape)
         W[:, inside] = V
         steps += 1
+        if done and tol >= TRUSTED and inside.size == problem.d:
+            best = W
+            break
     return Found(best, rows.intercept(best[:, rows.inside].T), max(steps, 1))
 
 
 def minimum(
     H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, goal: Goal, deadline: float
-) -> np.ndarray:
-    """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes."""
+) -> tuple[np.ndarray, bool]:
+    """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; and whether it meets the
+    goal by Newton steps.
+    """
     bound, q = H.diagonal(), V @ H - slopes
     constant = goal.losses - 0.5 * float(np.vdot(V, slopes - q))
     best, least, in_vain = V, np.inf, 0
@@ -111,31 +120,48 @@ def minimum(
             curvature = (bound + penalty.ridge).take(free)
             length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
             own = np.where(own != 0.0, own, u * (length / norms))
-        own = stepped(square, right, own, part)
-        slopes, V = own @ rows - q, own
-        if free.size < len(H):
-            V = np.zeros(q.shape)
-            V[:, free] = own
-        violations = penalty.violations(V, slopes)
-        left = float(np.maximum.reduce(violations, initial=0.0))
+        step = newton_step(square, right, own, part)
+        for whole in (True, False) if least < np.inf else (False,):
+            new = own + step.way if whole else shortened(step, square, own, part)
+            slopes, V = new @ rows - q, new
+            if free.size < len(H):
+                V = np.zeros(q.shape)
+                V[:, free] = new
+            violations = penalty.violations(V, slopes)
+            left = float(np.maximum.reduce(violations, initial=0.0))
+            if left < 0.5 * least:
+                break
         in_vain = 0 if left < 0.5 * least else in_vain + 1
         if left < least:
             best, least = V, left
         if left <= goal.violation or time.perf_counter() > deadline:
-            return best
+            return best, left <= goal.violation
         squares = float(violations @ violations)
         if squares <= goal.ridge * (constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)):
-            return V
-    return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=Deadline(deadline))
+            return V, True
+    return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=Deadline(deadline)), False
 
 
-def stepped(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
-    """Return V after a Newton step on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty, halved until the objective decreases."""
+class Step(NamedTuple):
+    """A Newton step at V: its direction, the slopes of the smooth part there, and the norms of the features."""
+
+    way: np.ndarray
+    slopes: np.ndarray
+    norms: np.ndarray
+
+
+def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> Step:
+    """Return the Newton step at V on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty."""
     slopes, norms = V @ H - q, feature_norms(V)
     divisors = norms if np.count_nonzero(norms) == norms.size else np.where(norms > 0.0, norms, 1.0)
     units, bend = V / divisors, penalty.threshold / divisors
     added = penalty.ridge + bend
-    way = _direction(H, added, bend, units, -(slopes + added * V))
+    return Step(_direction(H, added, bend, units, -(slopes + added * V)), slopes, norms)
+
+
+def shortened(step: Step, H: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
+    """Return V after a Newton step, halved until the objective decreases."""
+    way, slopes, norms = step
     linear, curved = float(np.vdot(slopes, way)), float(np.vdot(way @ H, way))
     before, t = penalty.value_at(norms), 1.0
     for _ in range(HALVINGS):
@@ -152,15 +178,16 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
     Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients.
     """
     K, m = right.shape
-    if K * m <= FACTORISED:
-        M = np.zeros((K, m, K, m))
-        np.einsum("kikj->kij", M)[...] = H  # a view of the blocks of the diagonal
-        between = np.einsum("kjlj->klj", M)  # a view of the entries that couple the columns of each feature
-        between -= bend * units[:, None] * units
-        np.einsum("kkj->kj", between)[...] += added
-        return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
     first = H.copy()
     first.ravel()[:: m + 1] += added
+    if K * m <= FACTORISED:
+        M, every = np.zeros((K, m, K, m)), np.arange(m)
+        M[:, every, :, every] = (
+            -bend * units[:, None] * units
+        ).T  # the entries that couple the columns of each feature
+        for k in range(K):
+            M[k, :, k] += first
+        return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
     inverse = factor(first)
     x, residual = np.zeros(right.shape), right
     way = z = inverse(residual)
