@@ -238,9 +238,6 @@ class Model:
             kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
             free = (u != kept).nonzero()[0]
             pattern = free.tobytes(), (u[free] > 0.0).tobytes()
-            if seen and pattern == seen[-1]:
-                self.v, self.slopes, self.value = v, slopes, np.nan
-                return True
             if seen:
                 self._keep_lower(v, slopes)
             if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()) or is_over():
@@ -252,12 +249,16 @@ class Model:
             signed = kept[free]
             factor, x, failed = _posv()(M.T, self.q[free] - signed) if free.size else (M, signed, 0)
             wrong = x * signed < 0.0
-            if failed or (np.count_nonzero(wrong) and (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any()):
+            changes = np.count_nonzero(wrong)
+            if failed or (changes and (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any()):
                 return False
             v = np.zeros(len(u))
             v[free] = x
             slopes = x @ rows - self.q
             u = self.gram.diagonal * v - slopes
+            if not changes and (free.size == len(u) or np.count_nonzero(kinks.shrunk(u)) == free.size):
+                self.v, self.slopes, self.value = v, slopes, np.nan
+                return True
             u[free[wrong]] = 0.0
         self._keep_lower(v, slopes)
         return False
