@@ -184,3 +184,32 @@ def test_penalties_fall_in_equal_ratios_to_the_wanted_one():
     found = thresholds.falling(100.0, 0.3)
     np.testing.assert_allclose(found, [100.0 ** (2 / 3), 100.0 ** (1 / 3), 1.0])
     assert len(thresholds.falling(1e300, 0.3)) == thresholds.MOST_PENALTIES
+
+
+def one_hot_model(variables, seed):
+    """The model of a step from w = 0 for one-hot features with an intercept, which is eliminated: flat along each variable.
+
+    Rounding errors of the elimination leave a matrix that is not positive semidefinite.
+    """
+    rng = np.random.default_rng([variables, seed])
+    levels = rng.choice(5, size=(2000, variables), p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    A = (levels[:, :, None] == np.arange(5)).reshape(2000, -1) * 1.0
+    score = A @ rng.standard_normal(A.shape[1])
+    slope = 0.5 - ((score - score.mean()) / score.std() + 0.5 * rng.standard_normal(2000) > 0.0)
+    means, thresholds = A.mean(axis=0), np.ones(A.shape[1])
+    H = (0.5 * A).T @ (0.5 * A) - 500.0 * np.outer(means, means)
+    return Matrix(H, 2000), (slope - slope.mean()) @ A, Kinks(0.0 * thresholds, -thresholds, thresholds)
+
+
+@pytest.mark.parametrize(("variables", "seed"), [(4, 15), (10, 0), (16, 8)])
+def test_flat_directions_of_one_hot_features_lead_to_a_minimum(variables, seed):
+    """Singular systems once led to points of the size of 1/rounding, from which no step came back."""
+    gram, slopes, kinks = one_hot_model(variables, seed)
+    model = Model(gram, slopes, np.zeros(len(slopes)), kinks)
+    v = model.minimise(1e-6, lambda: False)
+    assert model._violation() <= 1e-6
+    assert np.abs(v).max() < 100.0
+    rough = Model(gram, slopes, np.zeros(len(slopes)), kinks)
+    rough.minimise(0.0, lambda: False, share=0.1)
+    lowest = model._value(v, model.slopes)
+    assert lowest <= rough._value(rough.v, rough.slopes) + 1e-9 * abs(lowest) <= 0.8 * lowest

@@ -4,7 +4,8 @@
 
 1. The primal-dual active set method takes the signs that one move of coordinate descent, in all coordinates at once, would
 give, and solves a linear system for the coordinates that are not zero. From a good start it ends after a few systems, whatever
-the size, but it may cycle where features are correlated.
+the size, but it may cycle where features are correlated. A singular system (one-hot features with an intercept) has no solution
+with these signs, or many: it ends the method, since numbers of the size of 1/rounding would follow.
 
 2. Then proximal point steps, v ← argmin f + ½ Σ κ_j (v_j − center_j)², converge for any H. Each is solved in the slopes
 η = Hp − q by semismooth Newton steps with a line search:
@@ -33,6 +34,9 @@ FIRST, FALL, LAST = 1e-2, 0.1, 1e-9
 
 MOST_PROXIMAL, MOST_NEWTON, HALVINGS = 40, 40, 30
 """Proximal steps, Newton steps of each, and halvings of a Newton step, at most."""
+
+SINGULAR = 1e-10
+"""Pivot of a Cholesky factorisation, as a fraction of the diagonal entry, up to which a matrix counts as singular."""
 
 SHARPER = 0.1
 """Error of a proximal step as a fraction of the change that it makes."""
@@ -88,8 +92,8 @@ class Gram(Protocol):
     def rows(self, free: np.ndarray) -> np.ndarray:
         """Return rows of H."""
 
-    def correction(self, free: np.ndarray, roots: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:
-        """Return −(I + DH_ffD)⁻¹ D(He)_f for the diagonal matrix D of the roots."""
+    def correction(self, free: np.ndarray, total: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:
+        """Return −(H_ff + T)⁻¹(He)_f for the diagonal matrix T of the totals of the free coordinates."""
 
 
 class Matrix:
@@ -106,10 +110,10 @@ class Matrix:
     def rows(self, free: np.ndarray) -> np.ndarray:
         return self.H.take(free, axis=0)
 
-    def correction(self, free: np.ndarray, roots: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        M = self.H[np.ix_(free, free)] * (roots * roots[:, None])
-        M[np.arange(len(M)), np.arange(len(M))] += 1.0
-        return solution(M, -roots * He[free])
+    def correction(self, free: np.ndarray, total: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        M = self.H.take(free, axis=0).take(free, axis=1)
+        M.reshape(-1)[:: len(free) + 1] += total
+        return solution(M, -He[free])
 
 
 class Columns:
@@ -126,12 +130,13 @@ class Columns:
     def rows(self, free: np.ndarray) -> np.ndarray:
         return self.A.take(free, axis=1).T @ self.A
 
-    def correction(self, free: np.ndarray, roots: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:
+    def correction(self, free: np.ndarray, total: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:
+        roots = 1.0 / np.sqrt(total)
         B = self.A.take(free, axis=1) * roots
         few = B.shape[1] <= B.shape[0]
         M = B.T @ B if few else B @ B.T
-        M[np.arange(len(M)), np.arange(len(M))] += 1.0
-        return solution(M, -roots * He[free]) if few else -solution(M, self.A @ e) @ B
+        M.reshape(-1)[:: len(M) + 1] += 1.0
+        return roots * (solution(M, -roots * He[free]) if few else -solution(M, self.A @ e) @ B)
 
 
 def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -193,19 +198,24 @@ class Model:
         if value < self.value:
             self.v, self.slopes, self.value = v, slopes, value
 
-    def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
+    def minimise(self, goal: float, is_over: Callable[[], bool], share: float = 0.0) -> np.ndarray:
         """Move to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
-        If ``is_over`` returns True before that, f(v) does not exceed its value at the start. Callers ignore NumPy's warnings of
-        overflow, since the certificate shows whether it has spoilt a step.
+        It also ends once a proximal point step expects no further decrease of f of more than the given share of that so far: by
+        convexity, a step from c to v leaves f(v) − f(u) ≤ Σ κ_j |v_j − c_j| |v_j − u_j|, and the minimum u is expected to be no
+        farther from v than c is. If ``is_over`` returns True before that, f(v) does not exceed its value at the start. Callers
+        ignore NumPy's warnings of overflow, since the certificate shows whether it has spoilt a step.
         """
-        part = FIRST
+        part, begin = FIRST, np.nan
         for _ in range(MOST_PROXIMAL):
             if (self.gram.forms_rows and self._active_sets(is_over)) or self._violation() <= goal or is_over():
                 break
             self._keep_lower(self.v, self.slopes)
-            before = self.value
+            before, center = self.value, self.v
+            begin = before if np.isnan(begin) else begin
             self._proximal(part * self.gram.diagonal, is_over)
+            if 0.0 < part * float(np.square(self.v - center) @ self.gram.diagonal) <= share * (begin - self.value):
+                break
             part = max(part * FALL, LAST)
             if part == LAST and self.value > before - ROUNDING * abs(before):
                 break
@@ -228,9 +238,6 @@ class Model:
             kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
             free = (u != kept).nonzero()[0]
             pattern = free.tobytes(), (u[free] > 0.0).tobytes()
-            if seen and pattern == seen[-1]:
-                self.v, self.slopes, self.value = v, slopes, np.nan
-                return True
             if seen:
                 self._keep_lower(v, slopes)
             if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()) or is_over():
@@ -240,12 +247,19 @@ class Model:
             M = rows.take(free, axis=1)
             M.reshape(-1)[:: len(free) + 1] += kinks.ridge[free]
             signed = kept[free]
-            x = solution(M, self.q[free] - signed)
+            factor, x, failed = _posv()(M.T, self.q[free] - signed) if free.size else (M, signed, 0)
+            wrong = x * signed < 0.0
+            changes = np.count_nonzero(wrong)
+            if failed or (changes and (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any()):
+                return False
             v = np.zeros(len(u))
             v[free] = x
             slopes = x @ rows - self.q
             u = self.gram.diagonal * v - slopes
-            u[free[x * signed < 0.0]] = 0.0
+            if not changes and (free.size == len(u) or np.count_nonzero(kinks.shrunk(u)) == free.size):
+                self.v, self.slopes, self.value = v, slopes, np.nan
+                return True
+            u[free[wrong]] = 0.0
         self._keep_lower(v, slopes)
         return False
 
@@ -263,9 +277,8 @@ class Model:
             if size <= SHARPER**2 * float((v - self.v) ** 2 @ kappa) or size <= 0.0 or is_over():
                 break
             free = v.nonzero()[0]
-            roots = np.sqrt(inverse[free])
             step = e.copy()
-            step[free] += roots * self.gram.correction(free, roots, e, He)
+            step[free] += self.gram.correction(free, total[free], e, He)
             Hstep = self.gram.times(step)
             slope, t = -float(step @ He), 1.0
             here = 0.5 * float(total @ (v * v))

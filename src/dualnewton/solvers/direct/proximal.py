@@ -39,6 +39,10 @@ at most, and the number of them at most."""
 INNER, LOOSELY = 0.1, 0.03
 """Violation that the minimum of the quadratic model may leave, as a fraction of the wanted and of the present relative gap."""
 
+SHARE = 0.1
+"""Decrease of the quadratic model that its minimisation may forgo, as a share of the decrease achieved, times the present
+relative gap: the next model differs from this one."""
+
 
 class Point(NamedTuple):
     """w and b, the margins without offsets, Σ c_i φ_i, the derivatives c_i φ′_i, and the penalty."""
@@ -58,7 +62,7 @@ class Point(NamedTuple):
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or the objective falls no further."""
-    kinks, task = kinks_of(problem), Task(problem, block.rows)
+    kinks, task = kinks_of(problem), Task(problem, block.rows, tol)
     at, damping = task.start(kinks, start), 0.0
     best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
     while True:
@@ -74,8 +78,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)
-        goal = max(INNER * tol, LOOSELY * min(1.0, gap / abs(at.value)))
-        at, t = task.step(at, slopes, slope, kinks, goal, damping, deadline)
+        at, t = task.step(at, slopes, slope, kinks, min(1.0, gap / abs(at.value)), damping, deadline)
         damping = (
             max(MORE * damping, LEAST_DAMPING) if t < SHORT else damping / MORE if damping > LEAST_DAMPING else 0.0
         )
@@ -96,8 +99,8 @@ class Task:
         Their columns.
     """
 
-    def __init__(self, problem: Problem, values: np.ndarray) -> None:
-        self.problem, self.values = problem, values
+    def __init__(self, problem: Problem, values: np.ndarray, tol: float) -> None:
+        self.problem, self.values, self.tol = problem, values, tol
         self.inside, self.A = np.empty(0, dtype=np.intp), np.empty((problem.n, 0))
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
@@ -124,16 +127,20 @@ class Task:
             self.A = np.concatenate([self.A, self.values.take(features, axis=1)], axis=1)
 
     def step(
-        self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, goal: float, damping: float, deadline: float
+        self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, far: float, damping: float, deadline: float
     ) -> tuple[Point, float]:
-        """Return the first point towards the minimum of the quadratic model that fulfils Armijo's rule, and the step length."""
+        """Return the first point towards the minimum of the quadratic model that fulfils Armijo's rule, and the step length.
+
+        ``far`` is the present relative gap, at most one.
+        """
         inside, old = self.inside, at.w[self.inside]
         weights = self.problem.row_curvature(at.z)
         if damping and self.problem.loss.gamma:
             weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
         gram, border, corner = self._curvature(weights)
         model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
-        move = model.minimise(goal, lambda: time.perf_counter() > deadline) - old
+        goal = max(INNER * self.tol, LOOSELY * far)
+        move = model.minimise(goal, lambda: time.perf_counter() > deadline, SHARE * far) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
         w = self._moved(at, move, 1.0)
