@@ -171,10 +171,15 @@ class Costs(Profile):
     # Softmax -----------------------------------------------------------------------------------------------------------
 
     def class_step(self, classes: int) -> float:
-        """Seconds of a Newton step for softmax: a pass, a Gram matrix for each pair of classes, the factor of the Hessian."""
+        """Seconds of a Newton step for softmax: a pass, a Gram matrix for each pair of classes, the factor of the Hessian.
+
+        The rows of each pair are selected by their weights, as those of a sketch: with few features this takes longer than the
+        matrix.
+        """
         rates, share = self.tuning.rates, self.tuning.paired_rows
         pairs = classes * (classes - 1) // 2
-        sums = pairs * (rates.call / 3.0 + self.outer(share * self.n, share * self.pairs)[0])
+        selected = rates.call / 3.0 + self.n * rates.drawn_row
+        sums = pairs * (selected + self.outer(share * self.n, share * self.pairs)[0])
         return self.with_columns(classes).data_pass + sums + self.factor(classes * (self.d + 1))
 
     def of_classes(self, columns: int) -> Costs:

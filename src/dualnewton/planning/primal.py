@@ -163,7 +163,7 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
         K, costs = facts.classes, facts.costs
         slower = tuning.softmax_slowdown + tuning.softmax_spread * facts.feature_spread
         slower *= math.log(facts.conditioning) * math.sqrt(K * costs.d / costs.n)
-        passes = tuning.softmax_passes + tuning.softmax_passes_per_class * K + slower
+        passes = tuning.softmax_passes + tuning.softmax_passes_per_root * math.sqrt(K) + slower
         passes *= 1.0 + passes / tuning.softmax_hard
         return passes * tuning.softmax_step * facts.data_pass
     if facts.matrix_free:

@@ -206,9 +206,9 @@ class Tuning:
         For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     inexact_products : float
         Factor on the Hessian products of conjugate gradients since each Newton step restarts them.
-    softmax_passes, softmax_passes_per_class, softmax_slowdown, softmax_spread : float
+    softmax_passes, softmax_passes_per_root, softmax_slowdown, softmax_spread : float
         Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
-        per class · K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of
+        per root · √K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of
         ln(1 + E[a_j²]/λ) over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the
         way. A direction that all classes share has the curvature λ only; if the features have equal scales, a few L-BFGS
         corrections cover all these directions.
@@ -382,8 +382,8 @@ class Tuning:
     missed_curvature: float = 0.25
     changed_rows: float = 0.1
     inexact_products: float = 1.5
-    softmax_passes: float = 4.0
-    softmax_passes_per_class: float = 1.2
+    softmax_passes: float = 1.0
+    softmax_passes_per_root: float = 4.5
     softmax_slowdown: float = 3.0
     softmax_spread: float = 1.5
     softmax_hard: float = 100.0
