@@ -195,3 +195,23 @@ def test_small_residuals_of_least_squares_are_balanced_without_a_second_pass(mon
     monkeypatch.setattr(bounds, "dual_sums", None)  # the second pass
     ((primal, bound),) = bounds.primal_bounds([problem], [x[:-1]], [x[-1]])
     assert primal - bound.value <= 1e-6 * primal
+
+
+def test_an_intercept_is_not_searched_where_half_of_the_tolerance_is_met_without_it(monkeypatch):
+    """The dual bound is then that of the balanced point: a bound all the same, and less sharp."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((80, 4)) + 1.0, rng.poisson(2.0, 80).astype(float)
+    problem = dn.Problem(X, y, losses.Poisson(), lam=0.1, fit_intercept=True)
+    best = dn.solve(problem, tol=1e-12)
+    w, b = best.w, best.intercept + 3e-3
+    ((primal, sharp),) = bounds.primal_bounds([problem], [w], [b])
+    search, searches = dn.Problem.best_intercept_at, []
+    monkeypatch.setattr(dn.Problem, "best_intercept_at", lambda *args: searches.append(1) or search(*args))
+    for tol, expected in ((1e-9, 1), (1e-3, 0)):
+        searches.clear()
+        (pair,) = certify_models([problem], [w], [b], tol=tol)
+        assert len(searches) == expected
+        assert pair.certificate.primal == primal
+        assert pair.certificate.dual <= sharp.value
+        assert pair.certificate.dual - pair.certificate.rounding <= best.certificate.primal
+        assert pair.certificate.gap <= max(0.5 * tol * primal, primal - sharp.value)

@@ -94,3 +94,18 @@ def test_a_dual_point_of_several_columns_outside_the_simplex_is_infinite_unless_
     assert row_sums.conjugates(loss, alpha, RowVectors(y, c)) == pytest.approx(
         loss.conjugates(alpha[others], y[others], None), rel=1e-13
     )
+
+
+@pytest.mark.parametrize("masses", [True, False])
+@pytest.mark.parametrize("form", ["plain", "weighted"])
+@pytest.mark.parametrize("loss", [losses.Squared(), losses.SquaredOutputs(3)], ids=name_of)
+def test_sums_of_a_multiple_of_a_dual_point_are_multiples(loss, form, masses):
+    rows, _, _, alpha = vectors(loss, form)
+    sizes = row_sums.dual_sizes(loss, alpha, rows, masses=masses)
+    again = row_sums.dual_sizes(loss, 0.7 * alpha, rows, masses=masses)
+    assert [each is None for each in sizes] == [not masses and k > 1 for k in range(4)]
+    for found, expected in zip(sizes.times(0.7), again, strict=True):
+        if expected is None:
+            assert found is None
+        else:
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-10)

@@ -115,10 +115,12 @@ class DualSums:
     def _steps(self) -> list[float]:
         """Return t of each column, at most 1 in absolute value; none if α is balanced."""
         group, found = self.group, self.masses
-        available = group.numbers(self.sums[self._place(1)])
+        available, absolute = group.numbers(self.sums[self._place(1)]), list[float]()
         for k, mass in enumerate(found):
             size = abs(mass)
-            if size <= BALANCED * available[k] and size <= BALANCED * group.numbers(self.sizes.absolute)[k]:
+            if size <= BALANCED * available[k]:
+                absolute = absolute or group.numbers(self.sizes.absolute)
+            if size <= BALANCED * available[k] and size <= BALANCED * absolute[k]:
                 found[k] = 0.0
             else:
                 found[k] = mass / max(available[k], size, TINY)

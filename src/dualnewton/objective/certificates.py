@@ -101,7 +101,7 @@ def certify_models(
 
     Problems whose intercept is so far from its best value that it must be searched share a second pass. If feasible ``alphas``
     are given, each certificate uses the better of the two dual points, which takes one more pass. Without these, certificates
-    have a bound of their rounding errors if ``tol`` is given; neither it nor the dual bound need be sharp where gap and errors
+    have a bound of their rounding errors if ``tol`` is given. Neither it nor the dual bound need be sharp where gap and errors
     are at most tol|P|.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]

@@ -181,11 +181,8 @@ def solve_many(
         cold=warm_start is None,
         tuning=tuning or DEFAULT,
     )
-    deadline = (
-        math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
-    )
-    numbers = numbers_of(random_state)
-    keeper = None
+    limit = math.inf if time_limit is None else positive("time_limit", time_limit, or_zero=True)
+    deadline, numbers, keeper = time.perf_counter() + limit, numbers_of(random_state), None
     if checkpoint is not None:
         rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng

@@ -141,6 +141,18 @@ def test_a_start_is_continued_and_limits_end_the_steps():
     assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)
 
 
+def test_rows_are_evaluated_again_only_where_the_tolerance_is_tiny(monkeypatch):
+    """The minimum over all features is certified as it is; rounding errors of their products matter for tiny tolerances."""
+    evaluations, evaluate = [], joint.Rows.evaluate
+    monkeypatch.setattr(joint.Rows, "evaluate", lambda *args: evaluations.append(1) or evaluate(*args))
+    X, Y = SHAPES["few features"]
+    for tol, expected in ((1e-4, 1), (1e-10, 2)):
+        evaluations.clear()
+        model = dn.MultiTaskLasso(0.1, tol=tol).fit(X, Y)
+        assert model.certificate_.relative_gap <= tol
+        assert len(evaluations) == expected
+
+
 def test_newton_steps_find_the_features_of_correlated_rows(monkeypatch):
     """Features that depend on each other enter and leave in steps that do not repeat: no sweeps are needed."""
     monkeypatch.setattr(joint, "minimise", lambda *_, **__: pytest.fail("sweeps"))

@@ -220,3 +220,20 @@ def test_a_hessian_is_summed_in_float32_where_that_changes_no_direction_much(sca
     assert np.array_equal(wide, single) is not narrow
     lengths = wide.diagonal()[:, None]
     np.testing.assert_allclose(np.tril(single) / lengths, np.tril(wide) / lengths, atol=1e-5)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_an_exact_step_of_least_squares_is_certified_without_another_evaluation(fit_intercept, weighted, monkeypatch):
+    evaluations, at = [], risk.Risk.at
+    monkeypatch.setattr(risk.Risk, "at", lambda *args: evaluations.append(1) or at(*args))
+    rng = np.random.default_rng(0)
+    n, d = 2000, 10
+    X, c = rng.standard_normal((n, d)) + 1.0, rng.uniform(0.5, 2.0, n) if weighted else None
+    y = X @ rng.standard_normal(d) + rng.standard_normal(n)
+    for scale, tol, more in ((np.ones(d), 1e-8, 0), (np.geomspace(1e-6, 1e6, d), 1e-13, 1)):
+        evaluations.clear()
+        problem = dn.Problem(X * scale, y, losses.Squared(), lam=1e-3, sample_weight=c, fit_intercept=fit_intercept)
+        found = newton.solve(problem, Block(problem.data), None, tol=tol, most=50, deadline=np.inf)
+        assert (len(evaluations) > 1) == bool(more)  # rounding errors that may be too large are measured
+        assert problem.certify(found.w, found.intercept).relative_gap <= max(tol, 1e-9)

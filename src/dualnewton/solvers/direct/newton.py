@@ -20,6 +20,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.risk import Point, Risk
+from dualnewton.solvers.direct.squares import PASSED, is_exact
 from dualnewton.solvers.primal.lbfgs import CURVED
 from dualnewton.solvers.primal.line_search import first_length, line_minimum
 
@@ -132,11 +133,16 @@ def _least_squares(
     risk = Risk.of(problem, block)
     factor, steps, least = _factor(problem, block, risk), 0, math.inf
     if start is None:
-        x, margins = np.zeros(risk.size), np.zeros(risk.n)
+        at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
+        if risk.rows.size >= PASSED:  # the whole step, unless its rounding errors are too large
+            way = solved(factor, at.gradient)
+            diagonal, end = np.square(np.tril(factor)).sum(axis=1) - risk.ridge, at.value - 0.5 * at.gradient @ way
+            if is_exact(way[None], diagonal, risk.ridge[None, : problem.d], WELL_BELOW * tol * end):
+                return Found(*risk.model(at.x - way), 1)
     else:
         x = risk.vector(*start)
-        margins = risk.margins(x)
-    best = at = risk.at(x, margins)
+        at = risk.at(x, risk.margins(x))
+    best = at
     while True:
         gap = risk.gap(at.gradient)
         far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * tol * abs(at.value))
