@@ -1,4 +1,4 @@
-"""Leave-one-out errors of ridge regression, for all rows and strengths of the penalty from one decomposition.
+"""Leave-one-out errors of ridge regression, for all rows: from one decomposition, or from an inverse for each of few penalties.
 
 If r are the residuals of the model of all rows, the error at row i of the model fitted without it is r_i/(1 − h_i), where the
 leverage h_i is c_i times the i-th diagonal entry of the matrix that maps targets to predictions, intercept included (Rifkin
@@ -30,11 +30,14 @@ class LeaveOneOut:
         y_i minus the prediction of the model without row i.
     W, b : arrays of shape (alphas, K, d) and (alphas, K)
         The models of all rows.
+    decomposed : bool
+        Whether they come from one eigendecomposition, not from a factor for each alpha.
     """
 
     errors: np.ndarray
     W: np.ndarray
     b: np.ndarray
+    decomposed: bool = True
 
 
 def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool) -> LeaveOneOut:
@@ -84,13 +87,12 @@ def _by_examples(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, f
     inside, outside = np.flatnonzero(c > 0.0), np.flatnonzero(c == 0.0)
     products = data.row_gram(inside if outside.size else slice(None))  # a slice is not copied
     found = ByExamples(products, Y[inside], c[inside], fit_intercept=fit_intercept)
-    values, vectors = found.spectrum
-    W, b = found.models(data, inside, Y[inside], alphas)
+    inverses = found.inverses(alphas)
+    W, b = found.models(data, inside, Y[inside], alphas, [each.duals for each in inverses])
     errors = np.empty((len(alphas), *Y.shape))
-    for k, alpha in enumerate(alphas):
+    for k, (duals, diagonal) in enumerate(inverses):
         # r_i = alpha v_i/s_i and 1 − h_i = alpha times the diagonal of the inverse: alpha cancels.
-        diagonal = np.square(vectors) @ (1.0 / (values + alpha))
-        errors[k, inside] = found.duals(alpha) / (found.s * diagonal)[:, None]
+        errors[k, inside] = duals / (found.s * diagonal)[:, None]
         if outside.size:
             errors[k, outside] = Y[outside] - (data.times(W[k].T)[outside] + b[k])
-    return LeaveOneOut(errors, W, b)
+    return LeaveOneOut(errors, W, b, decomposed=found.is_decomposed)

@@ -159,7 +159,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             posed = self._posed_at(data, alphas[0], [data.sample_weight])
             problems = [like(problem, lam=alpha / problem.n) for alpha in alphas for problem in posed]
             models = [list(each.reshape(len(problems), -1)) for each in (found.W, found.b)]
-            results = finished(session, problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
+            reason = DECOMPOSED if found.decomposed else FACTORISED
+            results = finished(session, problems, models[0], [float(b[0]) for b in models[1]], reason)
             each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of equal ones
