@@ -1,5 +1,7 @@
 """RidgeCV finds what scikit-learn's finds, and its formula for one row at a time is what fits without that row would say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,6 +11,8 @@ from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, ShuffleSplit
 
 import dualnewton as dn
+from dualnewton.estimators.model_selection._least_squares import leave_one_out
+from dualnewton.planning.tuning import DEFAULT
 from estimators.cases import relative
 from tuned import tuned
 
@@ -110,6 +114,29 @@ def test_folds_of_one_row_agree_with_the_formula():
     folds = dn.RidgeCV(ALPHAS, cv=LeaveOneOut(), **settings).fit(X, y)
     assert folds.alpha_ == formula.alpha_
     assert folds.best_score_ == pytest.approx(formula.best_score_, rel=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("rows", ["weighted", "ignored", "twice", "heavy"])
+def test_an_inverse_for_each_alpha_agrees_with_the_eigenvalues(rows, fit_intercept):
+    """Rows that occur twice make the matrix of a small alpha singular, a heavy row leaves little beside the intercept."""
+    X, y, weights = data("wide", 2, weighted=True)
+    if rows == "ignored":
+        weights[::3] = 0.0
+    if rows == "twice":
+        X[10:], y[10:], weights[10:] = X[:10], y[:10] + 1.0, weights[:10]
+    if rows == "heavy":
+        weights[1] = 1e13 if fit_intercept else 1e5  # more than that costs the eigenvalues digits, but not the inverse
+    alphas = np.array([1e-13, 10.0]) if rows == "twice" else np.array([0.1, 1.0, 10.0])
+    matrix, settings = dn.Problem(X, y[:, 0], dn.losses.Squared(), lam=1.0).data, {"fit_intercept": fit_intercept}
+    inverse, spectrum = (
+        leave_one_out(matrix, y, weights, alphas, replace(DEFAULT, spectrum_factors=most), **settings)
+        for most in (3 * len(alphas), 0)
+    )
+    assert spectrum.decomposed
+    assert inverse.decomposed == (rows == "twice" or (rows == "heavy" and fit_intercept))
+    for one, other in ((inverse.errors, spectrum.errors), (inverse.W, spectrum.W), (inverse.b, spectrum.b)):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.abs(other).max())
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6])

@@ -37,6 +37,14 @@ def factorises_each(values: int, tuning: Tuning = DEFAULT) -> bool:
     return values <= tuning.spectrum_factors
 
 
+def inverts_each(values: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether leave-one-out errors are computed from the inverse of a matrix for each strength, instead of its eigenvalues.
+
+    An inverse has three times the multiplications of a Cholesky factor.
+    """
+    return factorises_each(3 * values, tuning)
+
+
 def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of multi-task models keeps the d×d moments of all folds in memory."""
     return folds * d * d <= tuning.fold_moments

@@ -150,12 +150,13 @@ class RidgeSearch(CrossValidated):
         Y = data.y.reshape(len(data.y), -1)
         c = np.ones(len(Y)) if data.sample_weight is None else data.sample_weight
         with GridSession(self) as session:
-            found = leave_one_out(data.matrix, Y, c, alphas, fit_intercept=self.fit_intercept)
+            found = leave_one_out(data.matrix, Y, c, alphas, session.tuning, fit_intercept=self.fit_intercept)
             session.begin(f"alpha = {alphas.min():.3g} to {alphas.max():.3g}")
             posed = self._posed_at(data, alphas[0], [data.sample_weight])
             problems = [like(problem, lam=alpha / problem.n) for alpha in alphas for problem in posed]
             models = [list(each.reshape(len(problems), -1)) for each in (found.W, found.b)]
-            results = session.finished(problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
+            reason = DECOMPOSED if found.decomposed else FACTORISED
+            results = session.finished(problems, models[0], [float(b[0]) for b in models[1]], reason)
             each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of equal ones
