@@ -35,7 +35,7 @@ WORDS = {
     "softmax with a kink by a sketch": (["iris", "--penalty", "l1", "--method", "ihs"], 'must be "auto" or "newton"'),
     "C and lam": (["good.csv", "-C", "1", "--lam", "1"], "give one of them"),
     "C of nothing": (["good.csv", "-C", "0"], "C must be a finite number > 0"),
-    "negative lam": (["good.csv", "--lam", "-1"], "lam must be a finite number > 0"),
+    "negative lam": (["good.csv", "--lam", "-1"], "lam must be a finite number >= 0"),
     "l1_ratio beyond": (["good.csv", "--penalty", "elasticnet", "--l1-ratio", "2"], "l1_ratio must be"),
     "l1_ratio of l2": (
         ["good.csv", "--l1-ratio", "0.5"],

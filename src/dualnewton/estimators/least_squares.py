@@ -37,6 +37,10 @@ DECOMPOSED, SUMMED, ACTIVE = (
 )
 """The reasons in the plan."""
 
+FEW, MORE, MANY, DEPENDENT = 2, 64, 8, 1e-7
+"""Rows on which dependent features are looked for: so many for each feature, and more; how many times as many rows there must be;
+and the remaining norm of a feature, as a fraction of its own, below which it depends on others."""
+
 BLOCK = 64
 """Columns of Householder reflections that LAPACK applies together: the workspace has room for this many."""
 
@@ -207,6 +211,8 @@ class _NormalEquations:
         from scipy.linalg.lapack import dpotrf
 
         X, n = data.matrix, len(data.y)
+        if _seem_dependent(X, fit_intercept=fit_intercept):
+            return None
         c = X.ones() if data.sample_weight is None else data.sample_weight
         moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=fit_intercept))
         second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
@@ -234,6 +240,23 @@ class _NormalEquations:
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""
         return w, float(self.means[1][k] - self.means[0] @ w)
+
+
+def _seem_dependent(X: Any, *, fit_intercept: bool) -> bool:
+    """Whether the features are linearly dependent on a few rows, none of them constant there: they are so on all rows, likely."""
+    some = FEW * X.d + MORE
+    if not X.capabilities.whole or X.n < MANY * some:
+        return False
+    from scipy.linalg.lapack import dpotrf
+
+    rows = linear.to_dense(X.rows(np.arange(0, X.n, X.n // some)))
+    rows = rows - rows.mean(axis=0) if fit_intercept else rows
+    gram = rows.T @ rows
+    if not gram.diagonal().min() > 0.0:
+        return False
+    scale = 1.0 / np.sqrt(gram.diagonal())
+    factor, failed = dpotrf(scale[:, None] * gram * scale, lower=True)
+    return bool(failed) or bool(factor.diagonal().min() < DEPENDENT)
 
 
 class _System:
@@ -303,17 +326,19 @@ class _System:
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""
-        rest = self.B
-        for _ in range(2):  # the second projection removes the rounding errors of the first
-            turned = self._turned(rest, "T")
-            turned[: self.first] = 0.0
-            spanned = turned[: len(self.U)]
-            spanned -= self.U @ (self.U.T @ spanned)
-            rest = self._turned(turned, "N")
+        rest = self._outside(self.right.copy())
+        rest = self._outside(self._turned(rest, "T"))  # removes the rounding errors of the first projection
         if self.s is None:
             return np.ascontiguousarray(rest.T)
         roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero has no effect
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
+
+    def _outside(self, turned: np.ndarray) -> np.ndarray:
+        """Return the part of columns, given times Qᵀ, that is orthogonal to the features and the intercept."""
+        turned[: self.first] = 0.0
+        spanned = turned[: len(self.U)]
+        spanned -= self.U @ (self.U.T @ spanned)
+        return self._turned(turned, "N")
 
     def nonnegative(self, k: int) -> np.ndarray:
         """Return the nonnegative least-squares solution of output k, from R, since RᵀR = AᵀA."""

@@ -70,8 +70,12 @@ class Certificate:
         return gap / size if 0.0 < size < np.inf else np.inf
 
     def agrees_with(self, other: Certificate) -> bool:
-        """Whether both values equal those of the other certificate up to rounding: twice its rounding bound, if it has one."""
-        allowed = ROUNDING * (abs(self.primal) + abs(self.dual)) if other.rounding is None else 2.0 * other.rounding
+        """Whether both values equal those of the other certificate up to rounding: twice its rounding bound, if it has one.
+
+        One with a finite reach bounds more than the errors of the values.
+        """
+        known = other.rounding is not None and other.reach == math.inf
+        allowed = 2.0 * (other.rounding or 0.0) if known else ROUNDING * (abs(self.primal) + abs(self.dual))
         return abs(self.primal - other.primal) <= allowed and abs(self.dual - other.dual) <= allowed
 
     @property

@@ -3,7 +3,7 @@
 A dual point that is orthogonal to the others is orthogonal to these as well. A relation Σ_j β_j x_j = 0 between columns is proved
 by evaluating it on all rows in floating-point arithmetic that has no rounding errors:
 
-- β_j are integers, the entries x_ij are multiples of 2⁻²⁰, and 2²⁰ Σ_j |β_j| max_i |x_ij| < 2⁵³; or
+- β_j are integers, the entries x_ij are multiples of 2⁻²⁰, and 2²⁰ Σ_j |β_j| ‖x_j‖ < 2⁵³; or
 - two columns, of which one is a power of two times the other, or a multiple of the constant column.
 
 Columns that depend on each other up to rounding only have no such relation. The direction in which they differ is made of
@@ -52,10 +52,9 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> np.ndarra
     among : array of int
         The features that matter, in increasing order.
     """
-    from scipy.linalg import solve_triangular
-    from scipy.linalg.lapack import dpstrf
+    from scipy.linalg.lapack import dpstrf, dtrtrs
 
-    own = G[np.ix_(among, among)]
+    own = G if len(among) == len(G) else G[np.ix_(among, among)]
     if not (own.diagonal().min(initial=np.inf) > 0.0 and np.isfinite(own).all()):
         return None
     scale = 1.0 / np.sqrt(own.diagonal())
@@ -65,8 +64,7 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> np.ndarra
         return None
     order = order - 1
     first, rest = order[:rank], order[rank:]
-    lower = np.tril(factor[:rank, :rank])
-    coefficients = solve_triangular(lower, factor[rank:, :rank].T, lower=True, trans="T")  # of scaled features
+    coefficients = dtrtrs(factor[:rank, :rank], factor[rank:, :rank].T, lower=True, trans=1)[0]  # of scaled features
     found = np.where(np.abs(coefficients) > NEGLIGIBLE, coefficients, 0.0) * scale[first][:, None] / scale[rest]
     relations = np.zeros((len(G), len(rest)))
     relations[among[first]], relations[among[rest], np.arange(len(rest))] = found, -1.0
@@ -75,23 +73,30 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> np.ndarra
 
 def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool) -> bool:
     """Whether coefficients near these give relations that are proved; each has the coefficient −1 at its entry of ``last``."""
-    pairs, near = np.count_nonzero(relations, axis=0) == 2, np.abs(relations) * NEGLIGIBLE
-    with_constant = pairs & (relations[-1] != 0.0) if constant else np.zeros(len(last), dtype=bool)
-    relations[-1, with_constant] = linear.to_dense(data.rows(slice(0, 1)))[0, last[with_constant]]
-    powers = np.copysign(np.exp2(np.rint(np.log2(np.abs(relations) + (relations == 0.0)))), relations)
-    powers[relations == 0.0] = 0.0
-    doubled = pairs & ~with_constant & (np.abs(powers - relations) <= near).all(axis=0)
-    relations[:, doubled] = powers[:, doubled]
-    others = ~(with_constant | doubled)
+    pairs = (relations != 0.0).sum(axis=0) == 2
+    others = ~pairs
+    if pairs.any():
+        with_constant = pairs & (relations[-1] != 0.0) if constant else np.zeros(len(last), dtype=bool)
+        relations[-1, with_constant] = linear.to_dense(data.rows(slice(0, 1)))[0, last[with_constant]]
+        powers = np.copysign(np.exp2(np.rint(np.log2(np.abs(relations) + (relations == 0.0)))), relations)
+        powers[relations == 0.0] = 0.0
+        near = np.abs(powers - relations) <= NEGLIGIBLE * np.abs(relations)
+        doubled = pairs & ~with_constant & near.all(axis=0)
+        relations[:, doubled] = powers[:, doubled]
+        others = ~(with_constant | doubled)
     if (integers := _integers(relations[:, others])) is None:
         return False
     relations[:, others] = integers
-    used, most = np.flatnonzero(integers[: data.d].any(axis=1)), float(np.abs(integers).sum(axis=0).max(initial=0.0))
+    used = np.flatnonzero(integers[: data.d].any(axis=1))
+    sizes = np.abs(integers[: data.d]).T @ data.feature_norms + np.abs(integers[data.d :]).sum(axis=0)
+    if not FINEST * sizes.max(initial=0.0) < 0.99 * LARGEST:
+        return False
     step = max(1, ENTRIES // data.d)
     for start in range(0, data.n, step):
         rows = linear.to_dense(data.rows(slice(start, start + step)))
-        entries = FINEST * rows[:, used]
-        if np.any(entries != np.rint(entries)) or most * max(FINEST, np.abs(entries).max(initial=0.0)) >= LARGEST:
+        entries = rows.take(used, axis=1)
+        entries *= FINEST
+        if (entries != np.rint(entries)).any():
             return False
         if np.any(rows @ relations[: data.d] + (relations[-1] if constant else 0.0)):
             return False
@@ -100,10 +105,12 @@ def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool
 
 def _integers(relations: np.ndarray) -> np.ndarray | None:
     """Return each relation, a column, times the smallest factor that makes its coefficients integers; None if none does."""
-    found = []
-    for own in relations.T:
-        near = (each for factor in MULTIPLES if np.abs(np.rint(each := factor * own) - each).max() <= NEGLIGIBLE)
-        if (multiple := next(near, None)) is None:
-            return None
-        found.append(np.rint(multiple))
-    return np.array(found).reshape(-1, len(relations)).T
+    found, left = np.zeros(relations.shape), np.arange(relations.shape[1])
+    for factor in MULTIPLES:
+        if not left.size:
+            break
+        multiples = factor * relations[:, left]
+        rounded = np.rint(multiples)
+        near = np.abs(rounded - multiples).max(axis=0) <= NEGLIGIBLE
+        found[:, left[near]], left = rounded[:, near], left[~near]
+    return None if left.size else found
