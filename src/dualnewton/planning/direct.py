@@ -37,7 +37,7 @@ def factorises_each(values: int, tuning: Tuning = DEFAULT) -> bool:
     return values <= tuning.spectrum_factors
 
 
-def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
+def keeps_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of multi-task models keeps the d×d moments of all folds in memory."""
     return folds * d * d <= tuning.fold_moments
 
