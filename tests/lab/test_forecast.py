@@ -18,7 +18,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def rows(problem):
-    return forecast.forecast(problem, [1, 16], 1e-4, Limits(1e-4, 300, 20.0))
+    return forecast.forecast(problem, [1, 16], Limits(1e-4, 300, 20.0))
 
 
 def test_rates_and_bounds_are_those_of_the_theory(problem, rows):
@@ -38,7 +38,7 @@ def test_the_runs_keep_the_promise(rows):
 
 
 def test_a_run_that_ends_early_has_no_epochs(problem):
-    (row,) = forecast.forecast(problem, [1], 1e-4, Limits(1e-4, 1, 20.0))
+    (row,) = forecast.forecast(problem, [1], Limits(1e-4, 1, 20.0))
     assert row.sdna_epochs is row.sdca_epochs is None
     assert forecast.table([row], 1e-4).rows[0][-1] == "not reached"
 
@@ -46,7 +46,7 @@ def test_a_run_that_ends_early_has_no_epochs(problem):
 def test_quadratic_losses_have_sigma_1():
     dataset = load("dense:12x6")
     problem = Problem(dataset.X, dataset.y, losses.Squared(), lam=1.0 / 12)
-    rows = forecast.forecast(problem, [2], 1e-2, Limits(1e-2, 200, 20.0))
+    rows = forecast.forecast(problem, [2], Limits(1e-2, 200, 20.0))
     assert rows[0].sigma1_prox <= rows[0].sigma1
     assert "σ₁" in forecast.table(rows, 1e-2).columns
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +57,7 @@ def chosen_lam(
     if not 2 <= cv <= dataset.X.shape[0]:
         raise DualnewtonError(f"--cv must be a number of folds from 2 to the number of examples, got {cv}")
     share = float(words.penalty_parameters.get("l1_ratio", SHARES[words.penalty]))
-    return SEARCHES[words.loss](task, dataset, share, _folds(task, cv, seed), estimators, {"n_jobs": threads})
+    return SEARCHES[words.loss](task, dataset, share, _folds(task, cv, seed), estimators, threads)
 
 
 def _folds(task: Task, cv: int, seed: int) -> Any:
@@ -68,7 +67,7 @@ def _folds(task: Task, cv: int, seed: int) -> Any:
     return kind(cv, shuffle=True, random_state=seed)
 
 
-def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, more: Mapping[str, Any]) -> Any:
+def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, threads: int) -> Any:
     from dualnewton.interop.labels import tidy
 
     search = estimators.LogisticRegressionCV(
@@ -79,32 +78,32 @@ def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, estimators
         certify_choice=True,
         use_legacy_attributes=False,
         fit_intercept=task.objective.fit_intercept,
-        **more,
+        n_jobs=threads,
     )
     search.fit(dataset.X, tidy(dataset.y), sample_weight=dataset.sample_weight)
     return 1.0 / (float(np.ravel(search.C_)[0]) * dataset.X.shape[0]), search.choice_certificate_
 
 
-def _squared(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, more: Mapping[str, Any]) -> Any:
+def _squared(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, threads: int) -> Any:
     n, y, c = dataset.X.shape[0], np.asarray(dataset.y, dtype=float), dataset.sample_weight
     if dataset.offset is not None:
         y = y - dataset.offset  # the loss is a function of z + o - y
     intercept = task.objective.fit_intercept
     if share == 0.0:
-        ridge = estimators.RidgeCV(alphas=RIDGE_LAMS * n, cv=folds, fit_intercept=intercept, **_without_jobs(more))
+        ridge = estimators.RidgeCV(alphas=RIDGE_LAMS * n, cv=folds, fit_intercept=intercept, n_jobs=threads)
         ridge.fit(dataset.X, y, sample_weight=c)
         return float(ridge.alpha_) / n, ridge.choice_certificate_
-    net = estimators.ElasticNetCV(l1_ratio=share, cv=folds, fit_intercept=intercept, **more).fit(
+    net = estimators.ElasticNetCV(l1_ratio=share, cv=folds, fit_intercept=intercept, n_jobs=threads).fit(
         dataset.X, y, sample_weight=c
     )
     return _lam(float(net.alpha_), c), net.choice_certificate_
 
 
-def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, more: Mapping[str, Any]) -> Any:
+def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, threads: int) -> Any:
     power = task.objective.power
     assert power is not None  # of the losses in SEARCHES
     search = estimators.TweedieRegressorCV(
-        power=power, l1_ratio=share, cv=folds, fit_intercept=task.objective.fit_intercept, **more
+        power=power, l1_ratio=share, cv=folds, fit_intercept=task.objective.fit_intercept, n_jobs=threads
     )
     y, c = np.asarray(dataset.y, dtype=float), dataset.sample_weight
     search.fit(dataset.X, y, sample_weight=c, offset=dataset.offset)
@@ -114,10 +113,6 @@ def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, estimators
 def _lam(alpha: float, c: np.ndarray | None) -> float:
     """Return λ for the alpha of an estimator, which divides weights by their mean; the command line does not."""
     return alpha * (1.0 if c is None else float(np.mean(c)))
-
-
-def _without_jobs(more: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in more.items() if key != "n_jobs"}
 
 
 SEARCHES: dict[str, Any] = {

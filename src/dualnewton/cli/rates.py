@@ -58,7 +58,7 @@ def rates(
     task = penalised(problems_from(dataset, intercept=False, **objective), "rates")
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)
-    rows = forecast.forecast(problem, taus, gap, Limits(gap, max_epochs, time_limit), seed)
+    rows = forecast.forecast(problem, taus, Limits(gap, max_epochs, time_limit), seed)
     if out is not None:
         with _output.writing(out):
             forecast.write(rows, out)

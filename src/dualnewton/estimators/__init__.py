@@ -27,37 +27,27 @@ if TYPE_CHECKING:
     from dualnewton.estimators.robust import HuberRegressor
     from dualnewton.estimators.svm import LinearSVC, LinearSVR
 
-MODULES = {
-    "ERMClassifier": "erm",
-    "ERMRegressor": "erm",
-    "ElasticNet": "elastic_net",
-    "ElasticNetCV": "model_selection.elastic_net",
-    "GammaRegressor": "glm",
-    "GammaRegressorCV": "model_selection.glm",
-    "HuberRegressor": "robust",
-    "Lasso": "elastic_net",
-    "LassoCV": "model_selection.elastic_net",
-    "LinearRegression": "least_squares",
-    "LinearSVC": "svm",
-    "LinearSVR": "svm",
-    "LogisticRegression": "logistic",
-    "LogisticRegressionCV": "model_selection.logistic",
-    "MultiTaskElasticNet": "multi_task",
-    "MultiTaskElasticNetCV": "model_selection.multi_task",
-    "MultiTaskLasso": "multi_task",
-    "MultiTaskLassoCV": "model_selection.multi_task",
-    "PoissonRegressor": "glm",
-    "PoissonRegressorCV": "model_selection.glm",
-    "QuantileRegressor": "quantile",
-    "Ridge": "ridge",
-    "RidgeCV": "model_selection.ridge",
-    "RidgeClassifier": "ridge",
-    "RidgeClassifierCV": "model_selection.ridge_classifier",
-    "TweedieRegressor": "glm",
-    "TweedieRegressorCV": "model_selection.glm",
-    "enet_path": "paths",
-    "lasso_path": "paths",
+_NAMES = {
+    "elastic_net": ("ElasticNet", "Lasso"),
+    "erm": ("ERMClassifier", "ERMRegressor"),
+    "glm": ("GammaRegressor", "PoissonRegressor", "TweedieRegressor"),
+    "least_squares": ("LinearRegression",),
+    "logistic": ("LogisticRegression",),
+    "model_selection.elastic_net": ("ElasticNetCV", "LassoCV"),
+    "model_selection.glm": ("GammaRegressorCV", "PoissonRegressorCV", "TweedieRegressorCV"),
+    "model_selection.logistic": ("LogisticRegressionCV",),
+    "model_selection.multi_task": ("MultiTaskElasticNetCV", "MultiTaskLassoCV"),
+    "model_selection.ridge": ("RidgeCV",),
+    "model_selection.ridge_classifier": ("RidgeClassifierCV",),
+    "multi_task": ("MultiTaskElasticNet", "MultiTaskLasso"),
+    "paths": ("enet_path", "lasso_path"),
+    "quantile": ("QuantileRegressor",),
+    "ridge": ("Ridge", "RidgeClassifier"),
+    "robust": ("HuberRegressor",),
+    "svm": ("LinearSVC", "LinearSVR"),
 }
+
+MODULES = dict(sorted((name, module) for module, names in _NAMES.items() for name in names))
 """The module that defines each estimator or function."""
 
 __all__ = [

@@ -57,7 +57,7 @@ def taus_of(text: str, n: int) -> list[int]:
     return [integer("--tau", tau, 1, n) for tau in dict.fromkeys(found)]
 
 
-def forecast(problem: Problem, taus: Sequence[int], relative_gap: float, limits: Limits, seed: int = 0) -> list[Row]:
+def forecast(problem: Problem, taus: Sequence[int], limits: Limits, seed: int = 0) -> list[Row]:
     """Compute the rates for τ-nice samplings, and run both methods with them.
 
     Parameters
@@ -66,23 +66,20 @@ def forecast(problem: Problem, taus: Sequence[int], relative_gap: float, limits:
         A problem without an intercept and with a smooth loss.
     taus : sequence of int
         τ.
-    relative_gap : float
-        ε of ``theory.epochs_to``; the runs end when the certified relative gap is at most this.
     limits : Limits
-        The limits on epochs and seconds of each run; its goal is ignored.
+        The limits of each run; its goal, the certified relative gap at which a run ends, is ε of ``theory.epochs_to``.
     seed : int
         The seed of the draws.
     """
-    rows = []
-    limits = Limits(relative_gap, limits.epochs, limits.seconds)
+    rows, goal = [], limits.goal
     with Steps(3.0 * len(taus)) as steps:
         for tau in taus:
             steps.begin(f"rates for τ = {tau}")
-            bound = theory.epochs_to(problem, Nice(problem.n, tau), relative_gap)
+            bound = theory.epochs_to(problem, Nice(problem.n, tau), goal)
             epochs = {}
             for method in ("sdna", "sdca"):
-                tell = steps.begin(f"{method.upper()}, τ = {tau}", relative_gap)
-                taken = watch(problem, method, tau, NICE, limits, seed, tell).first(relative_gap)
+                tell = steps.begin(f"{method.upper()}, τ = {tau}", goal)
+                taken = watch(problem, method, tau, NICE, limits, seed, tell).first(goal)
                 epochs[method] = taken if math.isfinite(taken) else None
             rates = bound.rates
             rows.append(

@@ -45,7 +45,7 @@ def inverts_each(values: int, tuning: Tuning = DEFAULT) -> bool:
     return factorises_each(3 * values, tuning)
 
 
-def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
+def keeps_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of multi-task models keeps the d×d moments of all folds in memory."""
     return folds * d * d <= tuning.fold_moments
 

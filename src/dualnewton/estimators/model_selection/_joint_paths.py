@@ -67,19 +67,7 @@ class Path(NamedTuple):
 
 
 class JointPaths:
-    """The paths of all folds, and of all rows.
-
-    Parameters
-    ----------
-    session : GridSession
-        The session of the search.
-    data : Data
-        All rows.
-    folds : Folds
-        The training rows of each fold.
-    fit_intercept : bool
-        Whether the intercepts are free.
-    """
+    """The paths of all folds, and of all rows."""
 
     def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
         from dualnewton.kernels import joint  # loads Numba

@@ -99,19 +99,7 @@ class Grid:
 
 
 class GridFits:
-    """Fits the models of values, to the tolerance of the session.
-
-    Parameters
-    ----------
-    search : LogisticRegressionCV
-        The estimator whose parameters the models have.
-    session : GridSession
-        The session of the search.
-    data : Data
-        All rows.
-    folds : Folds
-        The training rows of each fold.
-    """
+    """Fits the models of values, with the parameters of a LogisticRegressionCV, to the tolerance of its session."""
 
     def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds) -> None:
         self.search, self.session, self.data = search, session, data
@@ -189,12 +177,7 @@ class GridFits:
 class Scored:
     """Scores models on the rows that their folds hold out, and bounds the scores of exact fits.
 
-    Parameters
-    ----------
-    search, session, data, folds
-        As for :class:`GridFits`.
-    params : dict
-        Metadata for the scorer.
+    ``params`` are the metadata for the scorer.
     """
 
     def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds, params: dict[str, Any]) -> None:

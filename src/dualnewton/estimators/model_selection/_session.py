@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.estimators._session import Session
+from dualnewton.estimators._session import Session, direct_result
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.matrix.workers import threads
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import direct_plan
-from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.result import Progress, Result, Status
 
 TOGETHER = 1 << 22
 """Number of margins that are in memory at a time while models are certified."""
@@ -151,11 +151,8 @@ def certified(
     Nothing is improved: a model has converged if its relative gap is at most ``tol``. ``reason`` states in its plan how it was
     computed, and ``passes`` how many passes over the data that took; by default one, which is the least.
     """
-    results = []
-    for k, pair in enumerate(certify_models(problems, models, intercepts)):
-        met = pair.certificate.relative_gap <= tol
-        epochs = 1.0 if passes is None else float(passes[k])
-        trace = Trace([Progress(epochs, 0.0, pair.certificate, model=k)])
-        status = Status.CONVERGED if met else Status.NO_PROGRESS
-        results.append(Result.of(pair, status, trace=trace, plan=direct_plan(problems[k], reason)))
-    return results
+    pairs, each = certify_models(problems, models, intercepts), [1] * len(problems) if passes is None else passes
+    return [
+        direct_result(pair, tol, direct_plan(problem, reason), epochs=float(epochs), model=k)
+        for k, (problem, pair, epochs) in enumerate(zip(problems, pairs, each, strict=True))
+    ]

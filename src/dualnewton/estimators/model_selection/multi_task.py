@@ -20,7 +20,7 @@ from dualnewton.estimators.model_selection._joint_paths import JointColumns, Joi
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted, quadratic_paths
 from dualnewton.estimators.model_selection._session import TOGETHER, Outcome
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
-from dualnewton.planning.direct import gathers_columns, sums_moments
+from dualnewton.planning.direct import gathers_columns, keeps_moments
 from dualnewton.run.result import Result
 
 
@@ -67,7 +67,7 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
         # Columns of rows on disk or on a cluster cannot be selected.
         wide = data.matrix.capabilities.whole and gathers_columns(data.matrix.profile, session.tuning)
-        if session.method != "auto" or not (wide or sums_moments(data.matrix.d, len(folds) + 1, session.tuning)):
+        if session.method != "auto" or not (wide or keeps_moments(data.matrix.d, len(folds) + 1, session.tuning)):
             return in_passes
         if data.y.shape[1] == 1 and data.matrix.capabilities.whole:
             # Newton steps on the norms of features would solve singular systems: the norm of one coefficient has no curvature.
