@@ -65,6 +65,7 @@ class Logistic(Margin):
     gamma = 4.0
     nonnegative = True
     self_concordance = 1.0  # φ‴/φ″ = 1 − 2p, p the probability
+    wrong = math.log(2.0)
 
     def value(self, z: Array, y: Array) -> Array:
         m = y * z

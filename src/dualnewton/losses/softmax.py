@@ -64,6 +64,7 @@ class Softmax(Loss):
     gamma = 2.0
     nonnegative = True
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
+    wrong = math.log(2.0)  # the probability of the label is then at most ½
     label_domain: ClassVar[str] = "whole class numbers"
     label_form: ClassVar[LabelForm] = LabelForm.CLASS
 
