@@ -183,3 +183,15 @@ def test_it_is_a_classifier():
     X, y, _ = labels(3)
     path = dn.RidgeClassifierCV().path(X, y, [1.0, 10.0])
     assert path.models[0].score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.filterwarnings("error")
+def test_features_of_different_scales_that_fit_all_targets_leave_no_residuals(fit_intercept):
+    """Prices and standardised columns, more of them than rows: rounding errors of one solution exceed those of the margins."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 250))
+    X[:, ::3] = np.round(np.exp(1.2 * X[:, ::3] + 8.0))
+    y = X[:, 1] + rng.standard_normal(150)
+    model = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, y)
+    assert model.certificate_.primal == 0.0

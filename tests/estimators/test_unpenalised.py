@@ -62,6 +62,19 @@ def test_no_model_is_better_than_the_dual_says(seed, scale):
     assert model.certificate_.relative_gap <= 1e-2
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_separable_classes_end_the_steps_once_the_losses_are_nearly_zero(classes):
+    """There is no minimum: dozens of further steps, each with a d×d decomposition, would prove nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 40))
+    y, model = np.argmax(X[:, :classes], axis=1), dn.LogisticRegression(C=np.inf, tol=1e-4)
+    with pytest.warns(UserWarning, match="separates the classes"):
+        model.fit(X, y)
+    assert model.n_iter_.max() < 60
+    assert risk(model, X, y) <= 1e-4 * np.log(classes)
+    assert model.score(X, y) == 1.0
+
+
 def test_features_that_say_the_same_are_no_obstacle():
     X, y = data_for(2, n=120, d=4)
     once, twice = (dn.LogisticRegression(C=np.inf, tol=1e-10).fit(Z, y) for Z in (X, np.hstack([X, X])))

@@ -317,8 +317,18 @@ class _System:
         return cls(A, B, s, means, first=int(fit_intercept))
 
     def shortest(self) -> np.ndarray:
-        """Return the least-squares solution of smallest norm for each output."""
-        return np.asarray(((self.U.T @ self.right[: len(self.U)]).T / self.singular[: self.rank]) @ self.V)
+        """Return the least-squares solution of smallest norm for each output.
+
+        A second solution, for what the first leaves, removes its rounding errors: where features of different scales fit all
+        targets, these would otherwise be most of the residuals.
+        """
+        right = self.right[: len(self.R)]
+        W = self._solved(right)
+        return W + self._solved(right - self.R @ W.T)
+
+    def _solved(self, right: np.ndarray) -> np.ndarray:
+        """Return VΣ⁻¹Uᵀ times each column, as a row."""
+        return np.asarray(((self.U.T @ right).T / self.singular[: self.rank]) @ self.V)
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""

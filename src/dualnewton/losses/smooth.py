@@ -66,6 +66,7 @@ class Logistic(Margin):
     nonnegative = True
     self_concordance = 1.0  # φ‴/φ″ = 1 − 2p, p the probability
     dual_curvature = 4.0  # φ*″ = 1/(p(1 − p)), where p and 1 − p are at least (3/8)m ≤ 3/16
+    wrong = math.log(2.0)
 
     def value(self, z: Array, y: Array) -> Array:
         m = y * z

@@ -65,6 +65,7 @@ class Softmax(Loss):
     nonnegative = True
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
     dual_curvature = 8.0 / 3.0  # the Hessian of Σ p_k log p_k is diag(1/p_k), where p_k ≥ (3/8)m
+    wrong = math.log(2.0)  # the probability of the label is then at most ½
     label_domain: ClassVar[str] = "whole class numbers"
     label_form: ClassVar[LabelForm] = LabelForm.CLASS
 

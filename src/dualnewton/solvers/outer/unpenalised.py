@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,7 +53,7 @@ class NewtonWithoutPenalty(OuterMethod):
             self.plan = self.inner.plan
             return spent
         self.close()
-        moved = [model.step() for model in self.models]
+        moved = [model.step(self.request.tol) for model in self.models]
         return PASSES if any(moved) else 0.0
 
     def inner_task(self) -> tuple[list[Problem], Request]:
@@ -111,18 +112,32 @@ class _Model:
         """Set the current point."""
         self.known, self.at = known, None
 
-    def step(self) -> bool:
-        """Take the longest of the steps 1, ½, ¼, … that decreases P₀; return False if there is none."""
+    def step(self, tol: float) -> bool:
+        """Take the longest of the steps 1, ½, ¼, … that decreases P₀; return False if there is none.
+
+        If classes are separated, P₀ has no minimum, and no gap relative to it can be proved: the steps end once P₀ is at most
+        the fraction ``tol`` of its value at zero.
+        """
         view, theta, steps = self.problem.view, self.known.theta, self.known.steps + 1
         value = view.primal(theta)
         direction = self.here.inverse(view.gradient(self.here.alpha))
         for halvings in range(HALVINGS):
             there = theta + 0.5**halvings * direction
-            if view.primal(there) < value:
-                self.move_to(Reached(there, steps, stuck=steps >= STEPS))
+            if (lower := view.primal(there)) < value:
+                self.move_to(Reached(there, steps, stuck=steps >= STEPS or self._is_separated(lower, tol)))
                 return True
         self.known = replace(self.known, stuck=True)
         return False
+
+    def _is_separated(self, value: float, tol: float) -> bool:
+        """Whether the losses at a point are so small that no row is classified wrongly, and that they are nearly zero."""
+        unit, wrong = self.problem.unit, self.problem.loss.wrong
+        if wrong is None:
+            return False
+        lightest = 1.0 if unit.sample_weight is None else float(unit.c[unit.c > 0.0].min(initial=math.inf))
+        return unit.n * value < lightest * wrong and value <= tol * self.problem.view.primal(
+            np.zeros_like(self.known.theta)
+        )
 
 
 @dataclass(frozen=True, eq=False)
