@@ -14,6 +14,7 @@ from dualnewton.kernels import gram, sets
 from dualnewton.kernels._jit import kernel_function
 from dualnewton.kernels.gradients import NONE
 from dualnewton.kernels.gram import room_for_rows
+from dualnewton.kernels.newton import padded
 from dualnewton.kernels.rows import Rows
 
 RAGGED = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 0, 17, 33, 64)
@@ -68,7 +69,8 @@ def draw(sizes, d, dtype=np.float64, seed=0):
 def produce(A, indices, starts, cuts=(), horizon=0, limit=0.0, make_rows=room_for_rows):
     """Produce all sets, cut into ranges; what the kernel must leave alone stays NaN."""
     number, size = len(starts) - 1, int(np.diff(starts).max())
-    rows, grams = make_rows(number, size, A.shape[1], A.dtype), np.full((number, size, size), np.nan)
+    rows, width = make_rows(number, size, A.shape[1], A.dtype), padded(size)
+    grams = np.full((number, width, width), np.nan)
     rows[:] = np.nan
     bounds = [0, *cuts, number]
     for first, last in itertools.pairwise(bounds):
@@ -82,13 +84,14 @@ def assert_is_gram(A, indices, starts, rows, grams, eps=EPS):
         block = A[indices[starts[s] : starts[s + 1]]].astype(np.float64)
         t = len(block)
         np.testing.assert_array_equal(rows[s, :t, :d], block)
-        np.testing.assert_array_equal(grams[s], grams[s].T)
+        np.testing.assert_array_equal(grams[s, :t, :t], grams[s, :t, :t].T)
         # |computed − exact| ≤ d ε |A_S||A_S|ᵀ for any order of summation, and NumPy's own sum errs as much
         error = np.abs(grams[s, :t, :t] - block @ block.T)
         assert np.all(error <= 2 * d * eps * (np.abs(block) @ np.abs(block).T))
         assert np.all(np.isnan(rows[s, t:]))
         assert np.all(np.isnan(rows[s, :t, d:]))
-        assert np.all(np.isnan(grams[s, t:]))
+        assert np.all(np.isnan(grams[s, padded(t) :]))
+        assert np.all(np.isnan(grams[s, :, padded(t) :]))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -182,7 +185,7 @@ def test_not_a_number_reaches_exactly_its_row_and_column(where):
     _, grams = produce(A, indices, starts)
     expected = np.zeros((9, 9), dtype=bool)
     expected[5] = expected[:, 5] = True
-    np.testing.assert_array_equal(np.isnan(grams[0]), expected)
+    np.testing.assert_array_equal(np.isnan(grams[0, :9, :9]), expected)
 
 
 def test_a_memory_mapped_matrix_is_read_where_it_lies(tmp_path):

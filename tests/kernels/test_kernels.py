@@ -10,7 +10,7 @@ from dualnewton import losses
 from dualnewton.kernels import newton, separable
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._compiler import address_of, compiled_for
-from dualnewton.kernels._jit import jit, kernel_function
+from dualnewton.kernels._jit import jit, kernel_function, lean
 from dualnewton.kernels.gradients import NONE, compiled_gradient
 from dualnewton.kernels.losses import VALUES, compiled, inlined, slopes_at, values_at
 from dualnewton.kernels.models import Kernel
@@ -302,24 +302,27 @@ def test_the_root_check_sees_half_a_step():
 # The block solve -------------------------------------------------------------------------------------------------------
 
 
-@jit
-def _solve_one_block(G, u, alpha, y, c, beta, tolerance, loss):
-    work, B = newton.scratch(u.size)
-    room = newton.square(u.size)
-    for i in range(room.shape[0]):
-        for j in range(room.shape[1]):
-            room[i, j] = G[i, j] if i < u.size and j < u.size else np.nan  # what lies beyond must not matter
-    return newton.solve_block(room, u, alpha, y, c, beta, u.size, tolerance, loss, work, B)
+@lean
+def _solve_one_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
+    return newton.solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
 
 
 solve_one_block = Kernel(_solve_one_block)
 
 
-def block_solved(loss, y, u, G, alpha, c, tolerance=1e-12):
-    beta, made = np.full(u.size, np.nan), compiled(loss)
-    args = (G, u, alpha, y, c, beta, tolerance, made.argument)
+def with_argument(argument, y, u, G, alpha, c, tolerance=1e-12):
+    """Return the new dual variables of a block, and the residual, for a loss as kernels take it."""
+    beta, width = np.full(u.size, np.nan), newton.padded(u.size)
+    room, work = np.full((width, width), np.nan), np.zeros((newton.VECTORS, width))  # the padding must not matter
+    room[: u.size, : u.size] = G
+    args = (room, u, alpha, y, c, beta, u.size, tolerance, argument, work, np.zeros((width, width)))
     solve_one_block.prepare(*args)
-    residual = solve_one_block(*args)
+    return beta, solve_one_block(*args)
+
+
+def block_solved(loss, y, u, G, alpha, c, tolerance=1e-12):
+    made = compiled(loss)
+    beta, residual = with_argument(made.argument, y, u, G, alpha, c, tolerance)
     expected = c @ (alpha + loss.derivative(u, y)) ** 2
     np.testing.assert_allclose(residual, expected, rtol=1e-12, atol=1e-300)
     return beta
@@ -409,14 +412,11 @@ def _no_values(parameter, z, y):
 
 
 def test_values_of_the_loss_are_asked_for_only_where_whole_steps_do_not_pay():
-    loss, beta = losses.Logistic(), np.full(8, np.nan)
+    loss = losses.Logistic()
     without = np.uintp(address_of(compiled_for(_no_values, VALUES.args)))
 
-    def solved_without_values(y, u, G, alpha, c):
-        args = (G, u, alpha, y, c, beta, 1e-12, compiled(loss).argument._replace(values=without))
-        solve_one_block.prepare(*args)
-        solve_one_block(*args)
-        return beta.copy()
+    def solved_without_values(*block):
+        return with_argument(compiled(loss).argument._replace(values=without), *block)[0]
 
     easy, hard = random_block(loss, 8, seed=0, scale=0.3), random_block(loss, 8, seed=0, scale=30.0)
     np.testing.assert_array_equal(solved_without_values(*easy), block_solved(loss, *easy))

@@ -10,8 +10,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
+from numba.np.arrayobj import populate_array
 
-from dualnewton.kernels._compiler import PART_OF_OVERLOAD, Part
+from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
@@ -19,8 +20,18 @@ FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 jit = partial(Part, fastmath=FASTMATH)
 """Decorator of functions that kernels call, and of functions wrapped by a ``Kernel``."""
 
-kernel_function = numba.njit(nogil=True, fastmath=FASTMATH)
+lean: Any = partial(Part, fastmath=FASTMATH, **LEAN)
+"""The same for functions that allocate no arrays and return none, which compile faster. A variable has one type throughout, and
+tuples of several types are not indexed. An overload that calls one inlines it, with all that it calls."""
+
+lean_call: Any = partial(lean, forceinline=False)
+"""The same for functions whose calls are few enough to be left to LLVM: several copies of a large one take long to compile."""
+
+kernel_function: Any = partial(numba.njit, fastmath=FASTMATH, pipeline_class=KernelCompiler, **KERNEL)
 """Decorator of functions that Python calls, or compiled code through their address; :func:`compiled_for` compiles them."""
+
+address_function: Any = partial(kernel_function, no_cpython_wrapper=True, **LEAN)
+"""Decorator of functions that compiled code alone calls, through their address, and that allocate nothing."""
 
 overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **PART_OF_OVERLOAD})
 """Decorator that selects an implementation by argument types and inlines it: a call would pass whole array headers."""
@@ -55,3 +66,42 @@ def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def _chosen(name: str) -> Any:
+    def pick(typingctx: Any, a: Any, b: Any) -> Any:
+        kind = typingctx.unify_types(types.unliteral(a), types.unliteral(b))
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            x, y = (context.cast(builder, arg, own, kind) for arg, own in zip(args, signature.args, strict=True))
+            floats = isinstance(kind, types.Float)
+            compare = builder.fcmp_ordered if floats else builder.icmp_signed
+            return builder.select(compare(name, y, x), y, x)
+
+        return kind(a, b), codegen
+
+    return intrinsic(pick)
+
+
+least, most = _chosen("<"), _chosen(">")
+"""min and max of two signed numbers: Numba compiles a function for each combination of types and options of its callers."""
+
+
+@intrinsic
+def array_at(typingctx: Any, pointer: Any, shape: Any) -> Any:
+    """Return the C-order array of a shape at a pointer; ``carray`` is the same, by a function that is compiled for it."""
+    sizes = getattr(shape, "types", (shape,))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = signature.return_type
+        given = cgutils.unpack_tuple(builder, args[1]) if isinstance(shape, types.BaseTuple) else [args[1]]
+        lengths = [context.cast(builder, size, own, types.intp) for size, own in zip(given, sizes, strict=True)]
+        width = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+        strides = [context.get_constant(types.intp, width)]
+        for length in lengths[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], length))
+        made = context.make_array(kind)(context, builder)
+        populate_array(made, data=args[0], shape=lengths, strides=strides, itemsize=strides[-1], meminfo=None)
+        return made._getvalue()
+
+    return types.Array(pointer.dtype, len(sizes), "C")(pointer, shape), codegen

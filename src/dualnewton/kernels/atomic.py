@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean
 
 
 def _place(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -63,7 +63,7 @@ def yield_thread(typingctx: Any) -> Any:
     return types.void(), codegen
 
 
-@jit
+@lean
 def next_number(counter):
     """Return the number in a counter that the threads share, and add one to it."""
     while True:

@@ -7,7 +7,7 @@ them. Each claims pieces of the index block in order, as long as buffer slots ar
 that ``leads``, the only one if there are no others, also does the second stage of the pieces in order, as soon as they are ready.
 They coordinate through an array of shared atomic ``counters``.
 
-    rounds(functions, stored, indices, starts, grams, limit, counters, leads, models, loss)
+    rounds(functions, stored, indices, starts, grams, limit, counters, leads, room, models, loss)
 
 ``functions`` read the rows, whose addresses are in ``stored``, so that one compilation of the rounds serves all storages
 (:mod:`dualnewton.kernels.sets`). ``grams`` (slots, sets, τ, τ) and, for dense data, gathered rows (slots, sets, τ, ≥ d) are the
@@ -17,18 +17,44 @@ Gram blocks of dense float32 rows are summed in float32 up to ``limit`` (:mod:`d
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dualnewton.kernels import atomic, sets
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean_call, least
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.newton import START_RESIDUAL, scratch, square
-from dualnewton.kernels.piece_blocks import copy_label, room_for_labels, solve_any_block
+from dualnewton.kernels.newton import START_RESIDUAL, VECTORS, padded
+from dualnewton.kernels.piece_blocks import copy_label, solve_any_block
 
 
-@jit
-def _consume(functions, stored, indices, starts, first, last, slot, grams, models, loss):
-    size, K = grams.shape[1], models.w.shape[0]
+class Room(NamedTuple):
+    """Scratch arrays of the second stage, for sets of up to ``size`` examples."""
+
+    margins: np.ndarray  # (size, K)
+    h: np.ndarray  # (size, K) changes of the dual variables, scaled
+    squares: np.ndarray  # (2, ≥ size, ≥ size) the Gram block and the matrix of a Newton step
+    work: np.ndarray  # see ``newton``
+    vectors: np.ndarray  # (4, ≥ size) margins, old and new dual variables and weights of one model
+    y: np.ndarray  # (size,) its labels, or (size, m) numbers of a piecewise linear loss
+
+    @classmethod
+    def of(cls, size: int, labels: np.ndarray) -> Room:
+        """Allocate them for models with these labels."""
+        K, width = len(labels), padded(size)
+        return cls(
+            margins=np.zeros((size, K)),
+            h=np.zeros((size, K)),
+            squares=np.zeros((2, width, width)),
+            work=np.zeros((VECTORS, width)),
+            vectors=np.zeros((4, width)),
+            y=np.zeros((size, *labels.shape[2:])),
+        )
+
+
+@lean_call
+def _consume(functions, stored, indices, starts, first, last, slot, grams, room, models, loss):
+    K = models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     # Read the fields once: inside the loops, Numba would count references for every example.
     w, w_bar, alphas, labels, weights, offsets = models.w, models.w_bar, models.alpha, models.y, models.c, models.o
@@ -36,10 +62,8 @@ def _consume(functions, stored, indices, starts, first, last, slot, grams, model
     residual, inactive_below, active, limits, gradient = (
         models.residual, models.inactive_below, models.active, models.limits, models.gradient,
     )  # fmt: skip
-    work, B = scratch(size)
-    margins, h, G = np.empty((size, K)), np.empty((size, K)), square(size)
-    u, alpha, beta, c = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    y = room_for_labels(labels, size)
+    margins, h, G, B = room.margins, room.h, room.squares[0], room.squares[1]
+    work, y, u, alpha, beta, c = room.work, room.y, room.vectors[0], room.vectors[1], room.vectors[2], room.vectors[3]
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         S = indices[begin : begin + t]
@@ -72,36 +96,36 @@ TAKEN, CONSUMED, FAILED, READY = 0, 1, 2, 8
 per piece that says whether its first stage is done. READY = 8 (64 bytes) keeps the flags off the cache line of the counters."""
 
 
-@jit
+@lean_call
 def _claim(counters, pieces, slots):
     """Claim and return the next piece if there is one and a buffer slot is free, else −1."""
     taken = atomic.load(counters, TAKEN)
-    room = min(pieces, atomic.load(counters, CONSUMED) + slots)
+    room = least(pieces, atomic.load(counters, CONSUMED) + slots)
     if taken < room and atomic.swap_if(counters, TAKEN, taken, taken + 1):
         return taken
     return -1
 
 
-@jit
+@lean_call
 def _make_ready(functions, stored, indices, starts, grams, limit, counters, piece):
     """Do the first stage of a piece and set its flag."""
     slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
     first, slot = piece * ahead, piece % slots
-    last = min(total, first + ahead)
+    last = least(total, first + ahead)
     horizon = total if slots == 1 else 0  # with several slots another thread may produce the next piece
     sets.grams(functions.grams, stored, slot, first, last, horizon, indices, starts, grams[slot], limit)
     atomic.store(counters, READY + piece, 1)
 
 
-@jit
-def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, models, loss):
+@lean_call
+def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, room, models, loss):
     slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
     pieces, piece = -(-total // ahead), 0
     while piece < pieces if leads else atomic.load(counters, TAKEN) < pieces:
         if leads and atomic.load(counters, READY + piece) != 0:
             first, slot = piece * ahead, piece % slots
-            last = min(total, first + ahead)
-            _consume(functions, stored, indices, starts, first, last, slot, grams[slot], models, loss)
+            last = least(total, first + ahead)
+            _consume(functions, stored, indices, starts, first, last, slot, grams[slot], room, models, loss)
             piece += 1
             atomic.store(counters, CONSUMED, piece)
         elif leads and atomic.load(counters, FAILED) != 0:

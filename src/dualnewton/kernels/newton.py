@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean_call, most
 from dualnewton.kernels._lanes import LANES, fma, load, spread, store, zeros
 from dualnewton.kernels.losses import slopes_at, values_at
 from dualnewton.kernels.separable import solve_scalar
@@ -22,12 +22,15 @@ MAX_STEPS = 50
 FAST = 0.5
 """Largest ratio of the residuals of the margins after and before a full Newton step at which no values of φ are needed."""
 
+SHORTEST = 1e-10
+"""Length of a step below which halving ends."""
+
 VECTORS = 11
 Z, FIRST, SECOND, RESIDUAL, K, Q, STEP, PULL, IMAGE, TRIAL, START_RESIDUAL = range(VECTORS)
 """The rows of ``work``: z, φ′, φ″, c∘F, the diagonal of K, q, Δβ, G(c∘α), G(c∘F) or Δz, trial z, c (α + φ′)² at the start."""
 
 
-@jit
+@lean_call
 def solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     """Write the new dual variables of a block into ``beta``; return the dual residual Σ c (α + φ′)² at the start.
 
@@ -39,7 +42,7 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     Parameters
     ----------
     G : array (≥ t, ≥ t)
-        The Gram block divided by λn plus the curvature of the intercept, in an array from :func:`square`.
+        The Gram block divided by λn plus the curvature of the intercept, in rows of :func:`padded` length.
     u, alpha, y, c : arrays (≥ t,)
         Margins, dual variables, labels and weights.
     beta : array (≥ t,)
@@ -51,21 +54,21 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     loss : named tuple
         φ, as ``values_at`` and ``slopes_at`` take it.
     work, B : arrays
-        Scratch arrays from :func:`scratch`.
+        Scratch arrays (VECTORS, padded) and (padded, padded).
     """
-    worst = _fast(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
+    worst = _minimise(G, u, alpha, y, c, beta, t, tolerance, loss, work, B, False)
     residual = 0.0
     for i in range(t):
         residual += work[START_RESIDUAL, i]
     if not worst <= tolerance:
-        worst = _safe(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
+        worst = _minimise(G, u, alpha, y, c, beta, t, tolerance, loss, work, B, True)
     # Accept −φ′(z) if the margins have converged and their rounding error, up to ε max G Σ c|h|, is below the tolerance.
     # Otherwise accept it only if the dual does not decrease.
     reach = largest = 0.0
     for i in range(t):
         work[RESIDUAL, i] = c[i] * (-work[FIRST, i] - alpha[i])
         reach += abs(work[RESIDUAL, i])
-        largest = max(largest, G[i, i])
+        largest = most(largest, G[i, i])
     fits = worst <= tolerance and 1e-15 * largest * reach <= tolerance
     if fits or _gains(G, u, t, work):
         for i in range(t):
@@ -75,81 +78,74 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     return residual
 
 
-@jit
-def _fast(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
-    """Take full Newton steps while they converge fast; return the largest residual of a margin, or infinity if they do not.
+@lean_call
+def _minimise(G, u, alpha, y, c, beta, t, tolerance, loss, work, B, careful):
+    """Take Newton steps; return the largest residual of a margin at the last point, or infinity if full steps converge slowly.
 
-    It evaluates no values of φ, whose logarithms would take a third of the time for the logistic loss. They are not needed: J
-    is convex, so that a point at which the residual vanishes is its minimum.
+    If ``careful``, each step is halved until J does not rise. Full steps need no values of φ, whose logarithms would take a third
+    of the time for the logistic loss: J is convex, so that a point at which the residual vanishes is its minimum.
     """
-    for i in range(t):
-        work[Z, i], beta[i] = u[i], alpha[i]
-        work[FIRST, i], work[SECOND, i] = slopes_at(loss, u[i], y[i])
-        work[START_RESIDUAL, i] = c[i] * (alpha[i] + work[FIRST, i]) ** 2
-    enough = np.inf
-    for _ in range(MAX_STEPS):
-        worst, total = _residual(G, c, beta, t, work)
-        if worst <= tolerance and total < np.inf:  # the sum detects NaN, the maximum does not
-            return worst
-        if not total < enough:
-            return np.inf
-        enough = FAST * total
-        if not _newton_step(G, c, beta, t, work, B):
-            return np.inf
-        for i in range(t):
-            beta[i] += work[STEP, i]
-            work[Z, i] += work[IMAGE, i]
-            work[FIRST, i], work[SECOND, i] = slopes_at(loss, work[Z, i], y[i])
-    return np.inf
-
-
-@jit
-def _safe(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
-    """Take Newton steps, each halved until J does not rise; return the largest residual of a margin at the last point."""
     # 1. Start at the current dual variables.
-    for i in range(t):
-        work[RESIDUAL, i] = c[i] * alpha[i]
-    _times(G, t, work, RESIDUAL, PULL)
+    if careful:
+        for i in range(t):
+            work[RESIDUAL, i] = c[i] * alpha[i]
+        _times(G, t, work, RESIDUAL, PULL)
     J = 0.0
     for i in range(t):
         work[Z, i], beta[i] = u[i], alpha[i]
-        value, work[FIRST, i], work[SECOND, i] = values_at(loss, u[i], y[i])
-        J += c[i] * (value + 0.5 * alpha[i] * work[PULL, i])
-    worst = last = np.inf
+        value = _evaluate(loss, u[i], y[i], work, i, careful)
+        if careful:
+            J += c[i] * (value + 0.5 * alpha[i] * work[PULL, i])
+        else:
+            excess = alpha[i] + work[FIRST, i]
+            work[START_RESIDUAL, i] = c[i] * (excess * excess)
+    worst = last = enough = np.inf
     for _ in range(MAX_STEPS):
-        # 2. Stop when the margins have converged, or when rounding prevents further progress.
-        worst, _total = _residual(G, c, beta, t, work)
-        if worst <= tolerance or worst >= last:
+        # 2. Stop when the margins have converged, when rounding prevents further progress, or when full steps converge slowly.
+        worst, total = _residual(G, c, beta, t, work)
+        if worst <= tolerance and (careful or total < np.inf):  # the sum detects NaN, the maximum does not
+            return worst
+        if worst >= last if careful else not total < enough:
             break
+        enough = FAST * total
         # 3. The Newton step.
         if not _newton_step(G, c, beta, t, work, B):
             break
         # 4. Halve it until J does not rise.
-        length = 1.0
-        while True:
+        length, J_new, noise = 1.0, 0.0, 0.0
+        while length >= SHORTEST:
             J_new = noise = 0.0
             for i in range(t):
                 trial = work[TRIAL, i] = work[Z, i] + length * work[IMAGE, i]
-                value, work[FIRST, i], work[SECOND, i] = values_at(loss, trial, y[i])
-                quadratic = 0.5 * (beta[i] + length * work[STEP, i]) * (trial - u[i] + work[PULL, i])
-                J_new += c[i] * (value + quadratic)
-                noise += c[i] * (abs(value) + abs(quadratic))
-            if J_new <= J + 1e-15 * noise:
+                value = _evaluate(loss, trial, y[i], work, i, careful)
+                if careful:
+                    quadratic = 0.5 * (beta[i] + length * work[STEP, i]) * (trial - u[i] + work[PULL, i])
+                    J_new += c[i] * (value + quadratic)
+                    noise += c[i] * (abs(value) + abs(quadratic))
+            if not careful or J_new <= J + 1e-15 * noise:
                 break
             length *= 0.5
-            if length < 1e-10:
-                break
-        if not length >= 1e-10:
+        if length < SHORTEST:
             break
         for i in range(t):
             beta[i] += length * work[STEP, i]
             work[Z, i] = work[TRIAL, i]
         last = worst if J_new >= J - 1e-15 * noise else np.inf
         J = J_new
-    return worst
+    return worst if careful else np.inf
 
 
-@jit
+@lean_call
+def _evaluate(loss, z, y, work, i, careful):
+    """Write φ′(z) and φ″(z) of example i; return φ(z) if ``careful``, else zero."""
+    if careful:
+        value, work[FIRST, i], work[SECOND, i] = values_at(loss, z, y)
+        return value
+    work[FIRST, i], work[SECOND, i] = slopes_at(loss, z, y)
+    return 0.0
+
+
+@lean_call
 def _times(G, t, work, x, out):
     """work[out] = G work[x] for symmetric G, as a combination of its rows: this needs no sums across the lanes of a vector."""
     width = G.shape[1]
@@ -160,7 +156,7 @@ def _times(G, t, work, x, out):
         store(work, out * work.shape[1] + p, total)
 
 
-@jit
+@lean_call
 def _residual(G, c, beta, t, work):
     """Write C F, F = −φ′(z) − β, and the change G C F of z if β became −φ′(z); return the maximum and sum of its |entries|."""
     for i in range(t):
@@ -168,12 +164,12 @@ def _residual(G, c, beta, t, work):
     _times(G, t, work, RESIDUAL, IMAGE)
     worst = total = 0.0
     for i in range(t):
-        worst = max(worst, abs(work[IMAGE, i]))
+        worst = most(worst, abs(work[IMAGE, i]))
         total += abs(work[IMAGE, i])
     return worst, total
 
 
-@jit
+@lean_call
 def _newton_step(G, c, beta, t, work, B):
     """Write Δβ and Δz, given the output of :func:`_residual`; return False if rounding has made the matrix indefinite.
 
@@ -199,7 +195,7 @@ def _newton_step(G, c, beta, t, work, B):
     return True
 
 
-@jit
+@lean_call
 def eliminate(B, t, work):
     """Solve B x = q in place by elimination in the upper triangle of B; return False if a pivot is not positive."""
     width = B.shape[1]
@@ -221,7 +217,7 @@ def eliminate(B, t, work):
     return True
 
 
-@jit
+@lean_call
 def _one_by_one(G, u, alpha, y, c, beta, t, tolerance, loss, work):
     """Update the examples of a block one at a time, each with the margins that result from the previous updates."""
     for i in range(t):
@@ -237,7 +233,7 @@ def _one_by_one(G, u, alpha, y, c, beta, t, tolerance, loss, work):
             beta[i] = alpha[i]
 
 
-@jit
+@lean_call
 def _gains(G, u, t, work):
     """Whether D rises by at least Σ m(z − u) − ½mᵀGm ≥ 0, m = c∘(β − α), by the Fenchel–Young inequality at β = −φ′(z)."""
     gain = noise = 0.0
@@ -251,15 +247,6 @@ def _gains(G, u, t, work):
     return gain >= -1e-15 * noise
 
 
-@jit
-def square(size):
-    """Allocate a zero matrix for blocks of up to ``size`` examples, padded to whole vectors."""
-    padded = (size + LANES - 1) // LANES * LANES
-    return np.zeros((padded, padded))
-
-
-@jit
-def scratch(size):
-    """Allocate ``work`` and ``B`` for blocks of up to ``size`` examples."""
-    B = square(size)
-    return np.zeros((VECTORS, B.shape[1])), B
+def padded(size: int) -> int:
+    """Return the number of columns of the scratch arrays for blocks of up to ``size`` examples: whole vectors."""
+    return (size + LANES - 1) // LANES * LANES

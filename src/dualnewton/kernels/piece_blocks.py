@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels._jit import lean_call, overloads
 from dualnewton.kernels.newton import IMAGE, START_RESIDUAL, STEP, K, Q, Z, eliminate, solve_block
 from dualnewton.kernels.pieces import piece_residual, solve_piece
 
@@ -43,11 +43,6 @@ def solve_any_block(
     raise NotImplementedError("for compiled code")
 
 
-def room_for_labels(labels: Any, size: int) -> Any:
-    """Allocate an array for the labels of ``size`` examples of one model."""
-    raise NotImplementedError("for compiled code")
-
-
 def copy_label(labels: Any, k: int, e: int, y: Any, i: int) -> None:
     """Copy the label of example e of model k to place i, or the numbers that a piecewise linear loss has for it."""
     raise NotImplementedError("for compiled code")
@@ -64,17 +59,6 @@ def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     return smooth if y.ndim == 1 else pieces
 
 
-@overloads(room_for_labels)
-def _room_for_labels(labels, size):
-    def smooth(labels, size):
-        return np.empty(size)
-
-    def pieces(labels, size):
-        return np.empty((size, labels.shape[2]))
-
-    return smooth if labels.ndim == 2 else pieces
-
-
 @overloads(copy_label)
 def _copy_label(labels, k, e, y, i):
     def smooth(labels, k, e, y, i):
@@ -88,7 +72,7 @@ def _copy_label(labels, k, e, y, i):
     return smooth if labels.ndim == 2 else pieces
 
 
-@jit
+@lean_call
 def solve_pieces(G, u, alpha, pieces, c, beta, t, tolerance, work, B):
     """Sweep over the examples of a block by exact steps in one variable, and move the free examples together after each sweep.
 
@@ -115,7 +99,7 @@ def solve_pieces(G, u, alpha, pieces, c, beta, t, tolerance, work, B):
     return residual
 
 
-@jit
+@lean_call
 def _free_step(G, pieces, c, beta, t, work, B):
     """Move the margins of the free examples towards their kinks, as far as no example leaves its piece."""
     # 1. The free examples (row K of the scratch array holds their places), and the distances from their kinks.

@@ -10,10 +10,10 @@ for the ε-insensitive loss.
 
 from __future__ import annotations
 
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean
 
 
-@jit
+@lean
 def solve_piece(u, curvature, alpha, pieces, at):
     """Return the new dual variable of an example with margin u."""
     old, new = -alpha, pieces[at + (0,)]  # noqa: RUF005
@@ -27,7 +27,7 @@ def solve_piece(u, curvature, alpha, pieces, at):
     return -new
 
 
-@jit
+@lean
 def piece_residual(u, alpha, pieces, at):
     """φ(u) + φ*(−α) + αu ≥ 0, which is zero if and only if α is optimal for the margin u.
 
@@ -41,7 +41,7 @@ def piece_residual(u, alpha, pieces, at):
     return residual
 
 
-@jit
+@lean
 def step_piece(u, curvature, alpha, pieces, at):
     """Return the new dual variable of an example with margin u, and its residual before the step.
 

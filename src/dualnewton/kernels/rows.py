@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.kernels._jit import overloads, prefetch
+from dualnewton.kernels._jit import least, most, overloads, prefetch
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.validation import frozen
 
@@ -138,15 +138,15 @@ def _shrink(data, columns, starts, i, w_bar, w, limits):
     def dense(data, columns, starts, i, w_bar, w, limits):
         for j in range(w.size):
             s = w_bar[j]
-            s -= min(max(s, -limits[0, j]), limits[0, j])
-            w[j] = min(max(limits[1, j] * s, limits[2, j]), limits[3, j])
+            s -= least(most(s, -limits[0, j]), limits[0, j])
+            w[j] = least(most(limits[1, j] * s, limits[2, j]), limits[3, j])
 
     def sparse(data, columns, starts, i, w_bar, w, limits):
         for p in entries(starts, i):
             j = columns[p]
             s = w_bar[j]
-            s -= min(max(s, -limits[0, j]), limits[0, j])
-            w[j] = min(max(limits[1, j] * s, limits[2, j]), limits[3, j])
+            s -= least(most(s, -limits[0, j]), limits[0, j])
+            w[j] = least(most(limits[1, j] * s, limits[2, j]), limits[3, j])
 
     return dense if _is_dense(data) else sparse
 
@@ -173,7 +173,7 @@ def _follow(data, columns, starts, indices, first, last, w_bar, w, limits, gradi
 def _fetch(data, columns, starts, i):
     def dense(data, columns, starts, i):
         # The hardware prefetcher continues long rows by itself.
-        for j in range(0, min(data.shape[1], 512), ENTRIES):
+        for j in range(0, least(data.shape[1], 512), ENTRIES):
             prefetch(data, i * data.shape[1] + j)
 
     def sparse(data, columns, starts, i):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit, overloads, prefetch
+from dualnewton.kernels._jit import jit, lean, least, most, overloads, prefetch
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.losses import slopes_at
@@ -36,7 +36,7 @@ MAX_STEPS = 1100
 2^1024, the float64 range, to less than 2^−52."""
 
 
-@jit
+@lean
 def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), z itself, and (α + φ′)² at the start.
 
@@ -47,7 +47,7 @@ def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     first, second = slopes_at(loss, z, y)
     residual = alpha + first
     F = curvature * residual
-    low, high = min(z, z - F), max(z, z - F)
+    low, high = least(z, z - F), most(z, z - F)
     for _ in range(MAX_STEPS):
         if abs(F) <= tolerance:
             return -first, z, residual * residual
@@ -90,7 +90,7 @@ def _solve_one(u, curvature, alpha, labels, at, loss, tolerance):
     return smooth if labels.ndim == len(at) else pieces
 
 
-@jit
+@lean
 def _singles(data, columns, row_starts, curvature, indices, ends, counter, models, loss):
     # Several models take turns on groups of rows that stay in the cache; a single model processes all rows at once, in the
     # same groups for any number of threads, since the residuals of a group are added first.
@@ -99,8 +99,8 @@ def _singles(data, columns, row_starts, curvature, indices, ends, counter, model
     group = 1 if whole else total if models.w.shape[0] == 1 else GROUP
     share = next_number(counter)
     while share < ends.size - 1:
-        for first in range(0, total, max(1, group)):
-            last = min(total, first + group)
+        for first in range(0, total, most(1, group)):
+            last = least(total, first + group)
             for k in range(ends[share], ends[share + 1]):
                 models.b[k], residual = singles_of_one(
                     data, columns, row_starts, curvature[k], indices, first, last,
@@ -114,7 +114,7 @@ def _singles(data, columns, row_starts, curvature, indices, ends, counter, model
         share = next_number(counter)
 
 
-@jit
+@lean
 def singles_of_one(
     data,
     columns,

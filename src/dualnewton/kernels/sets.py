@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba import carray, float64, int64, intp, types, uintp
+from numba import float64, int64, intp, types, uintp
 from numba.extending import intrinsic
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import jit, kernel_function
+from dualnewton.kernels._jit import address_function, array_at, lean
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.rows import Rows
 from dualnewton.kernels.thin import block_margins, block_update, margins_of_model, update_of_model
@@ -80,62 +80,59 @@ def _compiled(alone: bool, *dtypes: np.dtype[Any] | None) -> SetFunctions:
 # Dense rows ----------------------------------------------------------------------------------------------------------------
 
 
-@jit
-def _gathered(gathered, stored):
-    return carray(gathered, (stored[SLOTS], stored[SETS], stored[SIZE], stored[WIDTH]))
+@lean
+def _shape(stored):
+    """Return the shape of the array for gathered rows."""
+    return stored[SLOTS], stored[SETS], stored[SIZE], stored[WIDTH]
 
 
-@kernel_function
+@address_function
 def _dense_grams(
     data, columns, row_starts, gathered, stored, slot, first, last, horizon, indices, starts, out, limit
 ):  # fmt: skip
-    A, room = carray(data, (stored[N], stored[FEATURES])), _gathered(gathered, stored)
+    A, room = array_at(data, (stored[N], stored[FEATURES])), array_at(gathered, _shape(stored))
     gather_and_gram(A, indices, starts, first, last, room[slot], out, horizon, limit)
 
 
-@kernel_function
+@address_function
 def _dense_margins(data, columns, row_starts, gathered, stored, slot, place, S, w, out):
-    block_margins(_gathered(gathered, stored)[slot, place], S.size, w, out)
+    block_margins(array_at(gathered, _shape(stored))[slot, place], S.size, w, out)
 
 
-@kernel_function
+@address_function
 def _dense_update(
     data, columns, row_starts, gathered, stored, slot, place, S, h, w_bar, w, limits, gradient
 ):  # fmt: skip
-    A = carray(data, (stored[N], stored[FEATURES]))
-    block_update(_gathered(gathered, stored)[slot, place], S.size, h, w_bar)
+    A = array_at(data, (stored[N], stored[FEATURES]))
+    block_update(array_at(gathered, _shape(stored))[slot, place], S.size, h, w_bar)
     for k in range(w.shape[0]):
         row.follow(A, columns, row_starts, S, 0, S.size, w_bar[k], w[k], limits, gradient)
 
 
-@kernel_function
+@address_function
 def _alone_margins(data, columns, row_starts, gathered, stored, slot, place, S, w, out):
-    margins_of_model(_gathered(gathered, stored)[slot, place], S.size, w, out)
+    margins_of_model(array_at(gathered, _shape(stored))[slot, place], S.size, w, out)
 
 
-@kernel_function
+@address_function
 def _alone_update(
     data, columns, row_starts, gathered, stored, slot, place, S, h, w_bar, w, limits, gradient
 ):  # fmt: skip
-    A = carray(data, (stored[N], stored[FEATURES]))
-    update_of_model(_gathered(gathered, stored)[slot, place], S.size, h, w_bar)
+    A = array_at(data, (stored[N], stored[FEATURES]))
+    update_of_model(array_at(gathered, _shape(stored))[slot, place], S.size, h, w_bar)
     row.follow(A, columns, row_starts, S, 0, S.size, w_bar[0], w[0], limits, gradient)
 
 
 # CSR rows: the array for gathered rows has one dense row per slot, zero between uses --------------------------------------------
 
 
-@jit
-def _csr(data, columns, row_starts, stored):
-    return carray(data, stored[ENTRIES]), carray(columns, stored[ENTRIES]), carray(row_starts, stored[N] + 1)
-
-
-@kernel_function
+@address_function
 def _sparse_grams(
     data, columns, row_starts, gathered, stored, slot, first, last, horizon, indices, starts, out, limit
 ):  # fmt: skip
-    values, places, begins = _csr(data, columns, row_starts, stored)
-    spread = _gathered(gathered, stored)[slot, 0, 0]
+    values, places = array_at(data, stored[ENTRIES]), array_at(columns, stored[ENTRIES])
+    begins = array_at(row_starts, stored[N] + 1)
+    spread = array_at(gathered, _shape(stored))[slot, 0, 0]
     for s in range(first, last):
         S = indices[starts[s] : starts[s + 1]]
         G = out[s - first]
@@ -149,19 +146,21 @@ def _sparse_grams(
             row.spread(values, places, begins, S[i], 0.0, spread)
 
 
-@kernel_function
+@address_function
 def _sparse_margins(data, columns, row_starts, gathered, stored, slot, place, S, w, out):
-    values, places, begins = _csr(data, columns, row_starts, stored)
+    values, places = array_at(data, stored[ENTRIES]), array_at(columns, stored[ENTRIES])
+    begins = array_at(row_starts, stored[N] + 1)
     for k in range(w.shape[0]):
         for i in range(S.size):
             out[i, k] = row.dot(values, places, begins, S[i], w[k])
 
 
-@kernel_function
+@address_function
 def _sparse_update(
     data, columns, row_starts, gathered, stored, slot, place, S, h, w_bar, w, limits, gradient
 ):  # fmt: skip
-    values, places, begins = _csr(data, columns, row_starts, stored)
+    values, places = array_at(data, stored[ENTRIES]), array_at(columns, stored[ENTRIES])
+    begins = array_at(row_starts, stored[N] + 1)
     for k in range(w.shape[0]):
         for i in range(S.size):
             row.add(values, places, begins, S[i], h[i, k], w_bar[k])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.separable import singles_of_one
@@ -54,7 +54,7 @@ class Visits(NamedTuple):
         return bool(self.place[SIZE] == 0)
 
 
-@jit
+@lean
 def _draw(order, first, last, size, draws, used):
     """Exchange each place from ``first`` to ``last`` with a random one of itself and those after it (Fisher and Yates).
 
@@ -65,7 +65,7 @@ def _draw(order, first, last, size, draws, used):
         order[p], order[q] = order[q], order[p]
 
 
-@jit
+@lean
 def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, draws, fraction):
     order, place, sums, used = visits.order, visits.place, visits.sums, 0
     whole = models.gradient.size > 0
@@ -99,7 +99,7 @@ def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, dr
     return used
 
 
-@jit
+@lean
 def _end_sweep(place, sums, fraction):
     if np.isnan(sums[FIRST]):
         sums[FIRST] = sums[NOW]

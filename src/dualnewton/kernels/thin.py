@@ -8,42 +8,52 @@ models on rows of length 500 (up to 1.5 times) or 50 (up to 1.9 times).
 
 from __future__ import annotations
 
-from dualnewton.kernels._jit import jit
-from dualnewton.kernels._lanes import LANES, add, fma, load, numbers, spread, store, totals, zeros
+from dualnewton.kernels._jit import lean_call, least
+from dualnewton.kernels._lanes import (
+    LANES,
+    combined,
+    fma,
+    fma_four,
+    four,
+    four_totals,
+    load,
+    load_four,
+    places_of_rows,
+    spread,
+    spread_four,
+    store,
+    zeros,
+)
 
 _TILE = 512
 """Number of columns per tile of an update: those of four rows and three models (28 KiB) stay in the first-level cache."""
 
 
-@jit
+@lean_call
 def _margins_of_one(rows, i, t, W, k, U):
     """U[i+r, k] = ⟨rows[i+r], W[k]⟩ for r = 0 … 3; a row past the last is replaced by the last, and its product dropped."""
-    last, width, d = t - 1, rows.shape[1], W.shape[1]
-    a0, a1 = i * width, min(i + 1, last) * width
-    a2, a3, w = min(i + 2, last) * width, min(i + 3, last) * width, k * d
-    u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zeros()  # two sums per row hide the latency of the multiply-add
+    d = W.shape[1]
+    places, w = places_of_rows(0, i, t - 1, rows.shape[1]), k * d
+    u = v = four(zeros())  # two sums per row hide the latency of the multiply-add
     j = 0
     while j + 2 * LANES <= d:
-        x, y, m = load(W, w + j, u0), load(W, w + j + LANES, u0), j + LANES
-        u0, v0 = fma(load(rows, a0 + j, x), x, u0), fma(load(rows, a0 + m, x), y, v0)
-        u1, v1 = fma(load(rows, a1 + j, x), x, u1), fma(load(rows, a1 + m, x), y, v1)
-        u2, v2 = fma(load(rows, a2 + j, x), x, u2), fma(load(rows, a2 + m, x), y, v2)
-        u3, v3 = fma(load(rows, a3 + j, x), x, u3), fma(load(rows, a3 + m, x), y, v3)
+        x, y = load(W, w + j, zeros()), load(W, w + j + LANES, zeros())
+        u, v = fma_four(load_four(rows, places, j, x), x, u), fma_four(load_four(rows, places, j + LANES, y), y, v)
         j += 2 * LANES
-    u = numbers(totals(add(u0, v0), add(u1, v1), add(u2, v2), add(u3, v3)))
-    for r in range(min(4, t - i)):
-        total = u[r]
+    sums = four_totals(u, v)
+    for r in range(least(4, t - i)):
+        total = sums[r]
         for q in range(j, d):
             total += rows[i + r, q] * W[k, q]
         U[i + r, k] = total
 
 
-@jit
+@lean_call
 def _margins_of_four(rows, i, t, W, k, U):
     """U[i+r, k+m] for r, m = 0 … 3: sixteen sums in registers, so that each number is read once for four of them."""
     last, last_model = t - 1, W.shape[0] - 1
-    a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
-    w0, w1, w2, w3 = W[k], W[min(k + 1, last_model)], W[min(k + 2, last_model)], W[min(k + 3, last_model)]
+    a0, a1, a2, a3 = rows[i], rows[least(i + 1, last)], rows[least(i + 2, last)], rows[least(i + 3, last)]
+    w0, w1, w2, w3 = W[k], W[least(k + 1, last_model)], W[least(k + 2, last_model)], W[least(k + 3, last_model)]
     u00 = u01 = u02 = u03 = u10 = u11 = u12 = u13 = u20 = u21 = u22 = u23 = u30 = u31 = u32 = u33 = 0.0
     for j in range(w0.shape[0]):
         x0, x1, x2, x3 = w0[j], w1[j], w2[j], w3[j]
@@ -68,19 +78,19 @@ def _margins_of_four(rows, i, t, W, k, U):
         u32 += a * x2
         u33 += a * x3
     u = ((u00, u01, u02, u03), (u10, u11, u12, u13), (u20, u21, u22, u23), (u30, u31, u32, u33))
-    for r in range(min(4, t - i)):
-        for m in range(min(4, last_model + 1 - k)):
+    for r in range(least(4, t - i)):
+        for m in range(least(4, last_model + 1 - k)):
             U[i + r, k + m] = u[r][m]
 
 
-@jit
+@lean_call
 def margins_of_model(rows, t, W, U):
     """U[:t] = rows[:t, :d] Wᵀ for one model; :func:`block_margins` does the same, but takes longer to compile."""
     for i in range(0, t, 4):
         _margins_of_one(rows, i, t, W, 0, U)
 
 
-@jit
+@lean_call
 def block_margins(rows, t, W, U):
     """U[:t] = rows[:t, :d] Wᵀ, for W of shape (K, d) and U of shape (≥ t, K); rows may be wider than d."""
     K = W.shape[0]
@@ -93,46 +103,45 @@ def block_margins(rows, t, W, U):
                 _margins_of_one(rows, i, t, W, k, U)
 
 
-@jit
+@lean_call
 def _coefficient(H, i, t, k):
     """H[i, k], or zero for the padding rows of the last group of four."""
     return H[i, k] if i < t else 0.0
 
 
-@jit
+@lean_call
 def _update_one(rows, i, t, H, k, W, lo, hi):
     """W[k] += Σ_r H[i+r, k] rows[i+r] on columns [lo, hi), r = 0 … 3: W is read and written once for four rows."""
-    last, width, w = t - 1, rows.shape[1], k * W.shape[1]
-    i1, i2, i3 = min(i + 1, last), min(i + 2, last), min(i + 3, last)
-    a0, a1, a2, a3 = i * width, i1 * width, i2 * width, i3 * width
+    last, w = t - 1, k * W.shape[1]
+    i1, i2, i3 = least(i + 1, last), least(i + 2, last), least(i + 3, last)
+    places = places_of_rows(0, i, last, rows.shape[1])
     h0, h1 = H[i, k], _coefficient(H, i + 1, t, k)
     h2, h3 = _coefficient(H, i + 2, t, k), _coefficient(H, i + 3, t, k)
-    v0, v1, v2, v3 = spread(h0), spread(h1), spread(h2), spread(h3)
+    h = spread_four(h0, h1, h2, h3)
     j = lo
     while j + LANES <= hi:
-        moved = fma(load(rows, a1 + j, v1), v1, fma(load(rows, a0 + j, v0), v0, load(W, w + j, v0)))
-        store(W, w + j, fma(load(rows, a3 + j, v3), v3, fma(load(rows, a2 + j, v2), v2, moved)))
+        store(W, w + j, combined(load_four(rows, places, j, zeros()), h, load(W, w + j, zeros())))
         j += LANES
     for q in range(j, hi):
         W[k, q] += (h0 * rows[i, q] + h1 * rows[i1, q]) + (h2 * rows[i2, q] + h3 * rows[i3, q])
 
 
-@jit
+@lean_call
 def update_of_model(rows, t, H, W):
     """W += H[:t]ᵀ rows[:t, :d] for one model; :func:`block_update` does the same, but takes longer to compile."""
     d = W.shape[1]
     for lo in range(0, d, _TILE):
-        hi = min(d, lo + _TILE)
+        hi = least(d, lo + _TILE)
         for i in range(0, t, 4):
             _update_one(rows, i, t, H, 0, W, lo, hi)
 
 
-@jit
+@lean_call
 def _update_three(rows, i, t, H, k, W, lo, hi):
     """:func:`_update_one` for the models k, k+1, k+2, in explicit vectors: LLVM cannot know that the outputs do not overlap."""
     last = t - 1
-    a0, a1, a2 = rows[i, lo:hi], rows[min(i + 1, last), lo:hi], rows[min(i + 2, last), lo:hi]
-    a3, w0, w1, w2 = rows[min(i + 3, last), lo:hi], W[k, lo:hi], W[k + 1, lo:hi], W[k + 2, lo:hi]
+    a0, a1, a2 = rows[i, lo:hi], rows[least(i + 1, last), lo:hi], rows[least(i + 2, last), lo:hi]
+    a3, w0, w1, w2 = rows[least(i + 3, last), lo:hi], W[k, lo:hi], W[k + 1, lo:hi], W[k + 2, lo:hi]
     h00, h01, h02 = H[i, k], H[i, k + 1], H[i, k + 2]
     h10, h11, h12 = _coefficient(H, i + 1, t, k), _coefficient(H, i + 1, t, k + 1), _coefficient(H, i + 1, t, k + 2)
     h20, h21, h22 = _coefficient(H, i + 2, t, k), _coefficient(H, i + 2, t, k + 1), _coefficient(H, i + 2, t, k + 2)
@@ -154,13 +163,13 @@ def _update_three(rows, i, t, H, k, W, lo, hi):
         w2[q] += h02 * a0[q] + h12 * a1[q] + h22 * a2[q] + h32 * a3[q]
 
 
-@jit
+@lean_call
 def block_update(rows, t, H, W):
     """W += H[:t]ᵀ rows[:t, :d], for W of shape (K, d) and H of shape (≥ t, K); rows may be wider than d."""
     K, d = W.shape
     threes = K // 3 * 3
     for lo in range(0, d, _TILE):
-        hi = min(d, lo + _TILE)
+        hi = least(d, lo + _TILE)
         for k in range(0, threes, 3):
             for i in range(0, t, 4):
                 _update_three(rows, i, t, H, k, W, lo, hi)

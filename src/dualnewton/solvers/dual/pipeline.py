@@ -10,6 +10,7 @@ import numpy as np
 from dualnewton.kernels import blocks, sets
 from dualnewton.kernels.gram import room_for_rows
 from dualnewton.kernels.models import Models
+from dualnewton.kernels.newton import padded
 from dualnewton.kernels.rows import Rows
 from dualnewton.samplings import IndexBlock
 
@@ -52,13 +53,13 @@ class Pipeline:
         room = slots * self.sets, size, self.d
         gathered = room_for_rows(*room, self.rows.data.dtype) if dense else np.zeros((slots, 1, self.d))
         shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
-        self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
+        self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, padded(size), padded(size)))
         self.stored = sets.described(self.rows, self.d, self.gathered)
 
     def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
         self.functions = sets.functions_for(self.rows, self.gathered, len(models.w))
-        blocks.rounds.prepare(*self._arguments(block, limit), True, models, loss)
+        blocks.rounds.prepare(*self._arguments(block, limit), True, blocks.Room.of(1, models.y), models, loss)
 
     def _arguments(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
@@ -71,11 +72,11 @@ class Pipeline:
         if (largest := int(block.sizes.max())) > self.size:
             self._make_room(largest)
         shared = self._arguments(block, limit)
-        counters, errors = shared[-1], []
+        counters, errors, room = shared[-1], [], blocks.Room.of(self.size, models.y)
 
         def help_out() -> None:
             try:
-                blocks.rounds(*shared, False, models, loss)
+                blocks.rounds(*shared, False, room, models, loss)
             except BaseException as error:
                 errors.append(error)
                 counters[blocks.FAILED] = 1
@@ -85,7 +86,7 @@ class Pipeline:
             for _ in range(self.n_threads - 1 if len(block) > 2 * self.sets else 0):
                 helpers.append(threading.Thread(target=help_out, daemon=True))
                 helpers[-1].start()
-            blocks.rounds(*shared, True, models, loss)
+            blocks.rounds(*shared, True, room, models, loss)
         finally:
             # Mark all pieces as claimed, so that the helper threads end even after an error.
             counters[blocks.TAKEN] = counters.size - blocks.READY
