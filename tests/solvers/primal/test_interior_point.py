@@ -217,12 +217,46 @@ def test_refinement_restores_what_the_factor_loses():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(newton_system, "MOST_REFINEMENTS", most)
             system = NewtonSystem(operator, ridge, c, D, lambda v: float(np.abs(v).max()), lambda: None)
-            left[most] = system.size(system._residual(r, system.solve(r, g, 0.0)))
+            left[most] = system.size(system.solve(r, g, 0.0).left)
     assert left[newton_system.MOST_REFINEMENTS] <= 1e-3 * left[0]
 
 
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_with_more_features_than_examples_no_ridge_is_too_small(fit_intercept, storage):
+    """Entries of the ridge from 1e-9 to 1e9: in extended precision the residual is that of a solution in float64."""
+    rng = np.random.default_rng(2)
+    A = rng.standard_normal((12, 90)) * (rng.random((12, 90)) < 0.5)
+    A[:, 1] = A[:, 0]  # a repeated feature
+    ridge, weights = 10.0 ** rng.uniform(-9.0, 9.0, 90 + fit_intercept), 10.0 ** rng.uniform(-4.0, 4.0, 12)
+    ridge[90:], weights[3] = 0.0, 0.0
+    data = MemoryData(sp.csr_array(A) if storage == "sparse" else A)
+    operator = WidePasses(data, intercept=fit_intercept, penalty=None)
+    full = np.column_stack([A, np.ones((12, int(fit_intercept)))]).astype(np.longdouble)
+    H = np.diag(ridge) + full.T @ (weights[:, None] * full)
+    right = np.asarray(H @ rng.standard_normal(len(ridge)), dtype=float)
+    x = operator.curvature(weights, ridge, lambda: None).solve(right)
+    scales = np.sqrt(np.diagonal(H)).astype(float)
+    reference = np.linalg.solve((H / np.outer(scales, scales)).astype(float), right / scales)
+    error = np.asarray(H @ x - right, dtype=float) / scales
+    others = np.asarray(H @ (reference / scales) - right, dtype=float) / scales
+    assert np.abs(error).max() <= 100.0 * np.abs(others).max()
+
+
+@pytest.mark.parametrize(("n", "d", "q", "alpha"), [(10, 40, 0.05, 3e-3), (8, 195, 0.5, 5e-3), (30, 110, 0.9, 1e-3)])
+def test_thresholds_with_more_features_than_examples_and_repeated_features(n, d, q, alpha):
+    """Binary features repeat each other: an interior point has more coefficients than examples that are not zero."""
+    for seed in range(8):
+        rng = np.random.default_rng([seed, n])
+        X = (rng.standard_normal((n, d)) > 0.5) * 1.0
+        y = X[:, :3].sum(axis=1) + rng.standard_t(2, n)
+        loss = losses.Quantile(q)
+        problem = dn.Problem(X, y, loss, regularizer=regularizers.L1(), lam=alpha, fit_intercept=True)
+        assert dn.solve(problem, method="interior", tol=1e-6).converged
+
+
 def test_the_first_matrices_are_in_single_precision_and_the_last_are_not(monkeypatch):
-    problem, asked = problem_for(losses.Hinge(), n=2500, d=60, lam=1e-6 / 2500, fit_intercept=True), []
+    problem, asked = problem_for(losses.Hinge(), n=2500, d=60, lam=1e-8 / 2500, fit_intercept=True), []
     own = MemoryData.weighted_gram
 
     def noted(self, weights, *args, single=False, **options):

@@ -49,7 +49,7 @@ START = 2.0
 BOUNDARY = 0.99
 """Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
 
-REACH, SPREAD = 0.1, 10.0
+REACH, SPREAD = 0.3, 3.0
 """A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
 at its end back into [μ/SPREAD, μ·SPREAD]."""
 
@@ -57,8 +57,9 @@ SLOW, CENTRAL, SHORTER = 0.1, 1e-2, 20
 """While μ decreases by no more than the factor ``SLOW``, a step is shortened until the products at its end are at least
 ``CENTRAL`` times their mean, at most this many times."""
 
-PREDICTED, CORRECTED = 1e-1, 1e-4
-"""Residual of the linear system, as a fraction of the gap, that is small enough for the predictor and for the step itself."""
+PREDICTED, CORRECTED = math.inf, 1e-4
+"""Residual of the linear system, as a fraction of the gap, that is small enough for the predictor, of which only the target of μ and
+a second-order term are used, and for the step itself."""
 
 PATIENCE = 6
 """Consecutive steps without a smaller residual after which rounding is assumed to have stopped the method."""
@@ -157,14 +158,8 @@ class InteriorPoint(Method):
         p = np.clip(view.split(pair.alpha), inside * view.jumps, (1.0 - inside) * view.jumps)
         apart = 2.0 * inside * scale
         boxes = np.stack([p, view.jumps - p, np.maximum(ahead, 0.0) + apart, np.maximum(-ahead, 0.0) + apart])
-        return self._state(view, x, z, boxes, scale, single=self.single)
-
-    def _state(
-        self, view: View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float, *, single: bool
-    ) -> State:
-        imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(boxes[0]))
-        residual = view.gap(boxes) + view.size(imbalance, scale)
-        return State(x, z, boxes, imbalance, residual, scale, single)
+        imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(p))
+        return State(x, z, boxes, imbalance, _residual(view, boxes, imbalance, scale), scale, self.single)
 
     # A step ------------------------------------------------------------------------------------------------------------
 
@@ -230,7 +225,7 @@ class InteriorPoint(Method):
             step = other
         # 5.
         deadline.check()
-        epochs = directions.passes + 0.5
+        epochs = directions.passes
         length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * step.length)
         if target > SLOW * mu:
             length = directions.central(step, length)
@@ -238,7 +233,10 @@ class InteriorPoint(Method):
             return None, epochs
         z, moved = state.z + length * step.z, boxes + length * view.alive(step.way)
         view.take_up(moved, z)
-        return self._state(view, state.x + length * step.x, z, moved, state.scale, single=state.single), epochs
+        # The imbalance is linear in x and p, so that the residual of the linear system gives it without another product.
+        imbalance = (1.0 - length) * state.imbalance - length * step.left
+        residual = _residual(view, moved, imbalance, state.scale)
+        return State(state.x + length * step.x, z, moved, imbalance, residual, state.scale, state.single), epochs
 
     # The interface of the loop ------------------------------------------------------------------------------------------------
 
@@ -298,6 +296,7 @@ class _Direction:
     z: np.ndarray
     way: np.ndarray
     length: float
+    left: Any  # the residual of the first equation of the linear system; None for a predictor
 
 
 class _Directions:
@@ -336,7 +335,7 @@ class _Directions:
         found = self.system.solve(self.state.imbalance, self.off + wanted[0] - wanted[1], enough * self.gap)
         slopes = np.stack([found.p, -found.p])
         way = np.concatenate([slopes, wanted - self.slacks * slopes / self.values])
-        return _Direction(found.x, found.z, way, self.view.length(self.state.boxes, way))
+        return _Direction(found.x, found.z, way, self.view.length(self.state.boxes, way), found.left)
 
     def central(self, direction: _Direction, length: float) -> float:
         """Shorten a step until no product p s or q t is much smaller than their mean, which would make the next steps short."""
@@ -408,6 +407,11 @@ class VertexPoint(Point):
         if others and pair.certificate.relative_gap > self.nearly * self.tol:
             pair = pair.joined_with(problem.certified_pair(*others[0]))
         return pair
+
+
+def _residual(view: View, boxes: np.ndarray, imbalance: np.ndarray, scale: float) -> float:
+    """Return an estimate of n(P − D)."""
+    return view.gap(boxes) + view.size(imbalance, scale)
 
 
 def _parted(view: View, x: np.ndarray) -> tuple[np.ndarray, float]:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,11 @@ FEW_REFINEMENTS = 2
 
 GAIN = 0.25
 """A refinement that does not reduce the residual to this fraction is the last one."""
+
+CANCELLED, MOST_SMALL = 1e3, 4000
+"""With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by the factor ``CANCELLED``, which
+Woodbury's formula would lose in accuracy; and the largest number of such features. A vertex has no more of them than examples,
+but at an interior point all of several equal features are among them."""
 
 Check = Callable[[], None]
 """Called between large pieces of work; it may raise an exception to stop them."""
@@ -78,6 +83,57 @@ class ScaledCholesky:
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         return self.scale * self.factor.solve(self.scale * g)
+
+
+class Split:
+    """R + ÃᵀWÃ for fewer examples than features and a diagonal R of any scale, such as the curvature of thresholds.
+
+    Woodbury's formula divides by all of R: where R_j is small, as for every coefficient that is not zero, most digits cancel.
+    Here it is used for the other features N alone. With B = W^½Ã and K = I + B_N R_N⁻¹ B_Nᵀ, the few features F of small R_j, and
+    the intercept, have the matrix
+
+        S = R_F + B_Fᵀ K⁻¹ B_F,
+
+    a sum of positive semidefinite matrices, in which nothing cancels; u = K⁻¹(B_F x_F + B_N R_N⁻¹g_N) and R_N x_N = g_N − B_Nᵀu.
+
+    Parameters
+    ----------
+    rows : matrix of shape (n, d)
+        A.
+    weights : array of shape (n,)
+        The diagonal of W.
+    ridge : array of shape (d,) or (d + 1,)
+        The diagonal of R, and 0 for an intercept.
+    small : array of int
+        F, without the intercept.
+    check : callable
+        Called between large pieces of work; may raise an exception.
+    """
+
+    def __init__(
+        self, rows: linear.Matrix, weights: np.ndarray, ridge: np.ndarray, small: np.ndarray, check: Check
+    ) -> None:
+        d, roots = rows.shape[1], np.sqrt(weights)
+        others = np.ones(d, dtype=bool)
+        others[small] = False
+        self.rows, self.roots, self.d = rows, roots, d
+        self.small = np.append(small, np.arange(d, len(ridge)))
+        self.inverse = np.divide(1.0, ridge[:d], out=np.zeros(d), where=others)
+        gram = linear.gram(linear.scale_columns(rows, np.sqrt(self.inverse)))
+        check()
+        self.inner = Cholesky(linear.scaled_both(gram, roots), np.ones(len(roots)), check=check)
+        ones = np.ones((len(roots), len(ridge) - d))
+        B = roots[:, None] * np.hstack([linear.to_dense(rows[:, small]), ones])
+        self.solved = self.inner.solve(B)
+        self.outer = ScaledCholesky(B.T @ self.solved, ridge[self.small], check)
+
+    def solve(self, g: np.ndarray) -> np.ndarray:
+        h = self.roots * (self.rows @ (self.inverse * g[: self.d]))
+        x = np.zeros_like(g)
+        x[self.small] = own = self.outer.solve(g[self.small] - h @ self.solved)
+        u = self.roots * (self.solved @ own + self.inner.solve(h))
+        x[: self.d] += self.inverse * (g[: self.d] - self.rows.T @ u)
+        return x
 
 
 class Block:
@@ -145,8 +201,15 @@ class WidePasses(Passes):
 
     def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:  # noqa: ARG002
         own = ridge[: self.data.d]
-        gram = None if self.penalty is None else self.gram * (self.penalty[0] / own[0])
-        return Woodbury(self.rows, weights, own, gram, intercept=self.intercept)
+        if self.penalty is not None:
+            return Woodbury(self.rows, weights, own, self.gram * (self.penalty[0] / own[0]), intercept=self.intercept)
+        mass = self.data.column_norms(weights)
+        small = np.flatnonzero(mass > CANCELLED * own)
+        if not small.size:
+            return Woodbury(self.rows, weights, own, intercept=self.intercept)
+        if small.size > MOST_SMALL:
+            small = np.sort(small[np.argsort(own[small] / mass[small], kind="stable")[:MOST_SMALL]])
+        return Split(self.rows, weights, ridge, small, check)
 
 
 class WithCoordinates:
@@ -183,11 +246,12 @@ class WithCoordinates:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Δx, ÃΔx and Δp."""
+    """Δx, ÃΔx and Δp, and the residual of the first equation, if it was computed."""
 
     x: np.ndarray
     z: np.ndarray
     p: np.ndarray
+    left: Any = None
 
 
 class NewtonSystem:
@@ -237,22 +301,26 @@ class NewtonSystem:
         self.products, self.weak = 0, False
 
     def solve(self, r: np.ndarray, g: np.ndarray, enough: float) -> Solution:
-        """Return Δx, ÃΔx and Δp, refined until the residual of the first equation is at most ``enough``, if possible."""
+        """Return Δx, ÃΔx and Δp, refined until the residual of the first equation is at most ``enough``, if possible.
+
+        If any residual is small enough, it is not computed.
+        """
         found = self._once(-r, g)
-        left = self._residual(r, found)
+        if math.isinf(enough):
+            return found
+        found = self._with_residual(r, found)
         for count in range(MOST_REFINEMENTS):
-            size = self.size(left)
+            size = self.size(found.left)
             if size <= enough:
                 self.weak |= count > FEW_REFINEMENTS
                 return found
             if self.products >= self.most:
                 return found
-            more = self._once(left, found.z + g - found.p / self.D)
-            better = Solution(found.x + more.x, found.z + more.z, found.p + more.p)
-            residual = self._residual(r, better)
-            if not (after := self.size(residual)) < size:
+            more = self._once(found.left, found.z + g - found.p / self.D)
+            better = self._with_residual(r, Solution(found.x + more.x, found.z + more.z, found.p + more.p))
+            if not (after := self.size(better.left)) < size:
                 break
-            found, left = better, residual
+            found = better
             if after > GAIN * size:
                 break
         self.weak = True
@@ -266,6 +334,7 @@ class NewtonSystem:
         self.products += 2
         return Solution(x, z, self.D * z + weighted)
 
-    def _residual(self, r: np.ndarray, found: Solution) -> np.ndarray:
+    def _with_residual(self, r: np.ndarray, found: Solution) -> Solution:
         self.products += 1
-        return -r - self.ridge * found.x - self.operator.transposed_times(self.c * found.p.sum(axis=0))
+        sums = self.operator.transposed_times(self.c * found.p.sum(axis=0))
+        return replace(found, left=-r - self.ridge * found.x - sums)
