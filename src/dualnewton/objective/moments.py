@@ -170,16 +170,15 @@ class Verifier:
             r_r = r_r - np.einsum("ak,ak->a", m, gradient[:, :, -1])
             r_t = r_t - m @ self.k[:, -1]
             slopes = slopes - m[:, :, None] * self.G[:-1, -1]
-        found, errors = [], self._errors(columns, b, U, gradient[:, :, -1])
-        parts = (W, lams, primal_losses, slopes.reshape(W.shape), r_r, r_t, *errors)
-        for w, lam, losses, slope, own, along, above, below, wide in zip(*parts, strict=True):
-            s, conjugate = self._conjugate(slope / (-lam * n), wide / (lam * n))
-            primal = (losses + above) / n + lam * problem.g.value(w) * (1.0 + self.eta)
-            dual = (-0.5 * s * s * own - s * along - below) / n - lam * conjugate
-            primal, dual = (float(each + sign * LAST * abs(each)) for each, sign in ((primal, 1.0), (dual, -1.0)))
-            # D is not a number where sums exceed the range of float64, which proves nothing.
-            found.append(Certificate(primal, dual if dual < np.inf else -np.inf, rounding=0.0))
-        return found
+        above, below, wide = self._errors(columns, b, U, gradient[:, :, -1])
+        scale, values = lams * n, np.array([problem.g.value(w) for w in W])
+        s, conjugates = self._conjugates(slopes.reshape(W.shape) / -_per_model(scale, W), wide / scale)
+        primal = (primal_losses + above) / n + lams * values * (1.0 + self.eta)
+        dual = (-0.5 * s * s * r_r - s * r_t - below) / n - lams * conjugates
+        primal, dual = primal + LAST * np.abs(primal), dual - LAST * np.abs(dual)
+        # D is not a number where sums exceed the range of float64, which proves nothing.
+        pairs = zip(primal.tolist(), np.where(dual < np.inf, dual, -np.inf).tolist(), strict=True)
+        return [Certificate(*pair, rounding=0.0) for pair in pairs]
 
     def _errors(self, W: np.ndarray, b: np.ndarray, U: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return bounds of the errors of each model, of all outputs together, given Σ c_i r_i.
@@ -198,15 +197,21 @@ class Verifier:
         bounds = (0.5 * E).sum(axis=1), (0.5 * own + along).sum(axis=1), np.sqrt(np.square(wide).sum(axis=1))
         return tuple(1.01 * each for each in bounds)  # for products of several η, and the arithmetic of this function
 
-    def _conjugate(self, bar: np.ndarray, error: float) -> tuple[float, float]:
-        """Return an s for which g*(sᾱ) is finite, and an upper bound of it, if the entries of ᾱ have errors of N_j ``error``."""
-        g = self.problem.g
+    def _conjugates(self, bars: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return an s for which g*(sᾱ) is finite and a bound of it, for each ᾱ, whose entries have errors of N_j ``errors``."""
+        g, N = self.problem.g, self.norms[:-1]
         if not self.problem.regularizer.strongly_convex:
-            s = g.reach(bar)
-            s /= 1.0 + s * error * self.gauge + LAST
-            return s, g.conjugate(s * bar)
+            s = np.array([g.reach(bar) for bar in bars])
+            s /= 1.0 + s * errors * self.gauge + LAST
+            return s, np.array([g.conjugate(bar) for bar in _per_model(s, bars) * bars])
         # g* is finite and 1-smooth; its terms are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩.
-        slope, N = np.abs(g.grad_conjugate(bar)), self.norms[:-1]
-        value, terms = g.conjugate(bar), np.vdot(np.abs(bar), slope)
-        moved = (slope if slope.ndim == 1 else np.sqrt(np.square(slope).sum(axis=0))) @ N + 0.5 * error * (N @ N)
-        return 1.0, float(value + 1.01 * error * moved + self.eta * (abs(value) + 4.0 * terms))
+        values, slopes = np.array([g.conjugate(bar) for bar in bars]), np.abs([g.grad_conjugate(bar) for bar in bars])
+        terms = np.einsum("ai,ai->a", np.abs(bars).reshape(len(bars), -1), slopes.reshape(len(bars), -1))
+        lengths = slopes if slopes.ndim == 2 else np.sqrt(np.square(slopes).sum(axis=1))
+        moved = lengths @ N + 0.5 * errors * (N @ N)
+        return np.ones(len(bars)), values + 1.01 * errors * moved + self.eta * (np.abs(values) + 4.0 * terms)
+
+
+def _per_model(numbers: np.ndarray, arrays: np.ndarray) -> np.ndarray:
+    """Return one number for each model in a shape that multiplies arrays with an entry per model."""
+    return numbers.reshape(-1, *[1] * (arrays.ndim - 1))
