@@ -92,7 +92,7 @@ def test_the_problems_hold_the_users_own_arrays(case, make, monkeypatch):
     X, y = case.data()
     given, held = make(X), []
     monkeypatch.setattr(
-        "dualnewton.estimators._session.solve_many", lambda problems, *_, **__: held.extend(problems) or 1 / 0
+        "dualnewton.estimators._session.solved", lambda problems, *_, **__: held.extend(problems) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         clone(case.model).fit(given, y)
@@ -287,13 +287,13 @@ def test_a_warm_start_carries_the_dual_to_another_C(monkeypatch):
     dual, given = model.dual_coef_, {}
     import dualnewton.estimators._session as session
 
-    solve_many = session.solve_many
+    solved = session.solved
 
-    def listen(problems, *args, **kwargs):
-        given.update(kwargs)
-        return solve_many(problems, *args, **kwargs)
+    def listen(problems, request, start, *args):
+        given["warm_start"] = start
+        return solved(problems, request, start, *args)
 
-    monkeypatch.setattr(session, "solve_many", listen)
+    monkeypatch.setattr(session, "solved", listen)
     model.set_params(C=2.0).fit(X, y)
     assert given["warm_start"][0].alpha is dual
     model.fit(X[:150], y[:150])  # other examples: the model is kept, and the dual point that belongs to it there
