@@ -52,7 +52,7 @@ class LibraryBlock:
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         """Out = A Wᵀ."""
-        if not np.count_nonzero(W):  # most runs start at zero; W.any() takes five times as long for few entries
+        if self.A.size > TINY and not np.count_nonzero(W):  # most runs start at zero; W.any() takes longer
             out[:] = 0.0
         elif len(W) == 1 or by_columns(self.A, len(W)):
             for k, w in enumerate(W):

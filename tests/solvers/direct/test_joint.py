@@ -164,6 +164,17 @@ def test_newton_steps_find_the_features_of_correlated_rows(monkeypatch):
     assert 0 < np.count_nonzero(model.coef_.any(axis=0)) < 10
 
 
+def test_features_that_a_step_moves_past_zero_become_zero(monkeypatch):
+    """Otherwise Newton steps on many correlated features would be shortened again and again until sweeps take over."""
+    V, way = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 2.0]]), np.array([[-3.0, 1.0, 1.0], [0.5, 1.0, -1.0]])
+    np.testing.assert_array_equal(joint.moved(V, way), [[0.0, 2.0, 1.0], [0.0, 1.0, 1.0]])
+    monkeypatch.setattr(joint, "minimise", lambda *_, **__: pytest.fail("sweeps"))
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((1000, 50)) + 2.0 * rng.standard_normal((1000, 1))
+    Y = X[:, :12] @ rng.standard_normal((12, 3)) + rng.standard_normal((1000, 3))
+    assert dn.MultiTaskElasticNet(1.0).fit(X, Y).certificate_.relative_gap <= 1e-4
+
+
 def test_the_ridge_says_when_a_point_is_good_enough(monkeypatch):
     """n(P − D) is at most Σ violation²/(2 ridge): a loose tolerance takes fewer steps than a tight one, and is met."""
     steps, step = [], joint.newton_step

@@ -122,7 +122,7 @@ def minimum(
             own = np.where(own != 0.0, own, u * (length / norms))
         step = newton_step(square, right, own, part)
         for whole in (True, False) if least < np.inf else (False,):
-            new = own + step.way if whole else shortened(step, square, own, part)
+            new = moved(own, step.way) if whole else shortened(step, square, own, part)
             slopes, V = new @ rows - q, new
             if free.size < len(H):
                 V = np.zeros(q.shape)
@@ -162,14 +162,23 @@ def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenal
 def shortened(step: Step, H: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
     """Return V after a Newton step, halved until the objective decreases."""
     way, slopes, norms = step
-    linear, curved = float(np.vdot(slopes, way)), float(np.vdot(way @ H, way))
-    before, t = penalty.value_at(norms), 1.0
+    before = penalty.value_at(norms)
     for _ in range(HALVINGS):
-        new = V + t * way
-        if t * linear + 0.5 * t * t * curved + penalty.value(new) - before <= ROUNDING * before:
+        new = moved(V, way)
+        change = new - V
+        if float(np.vdot(slopes + 0.5 * (change @ H), change)) + penalty.value(new) - before <= ROUNDING * before:
             return new
-        t *= 0.5
+        way = 0.5 * way
     return V
+
+
+def moved(V: np.ndarray, way: np.ndarray) -> np.ndarray:
+    """Return V + way, with zero for the features that have moved past zero, where the norm has a kink that the step ignores."""
+    new = V + way
+    past = np.add.reduce(new * V) < 0.0
+    if np.count_nonzero(past):
+        new[:, past] = 0.0
+    return new
 
 
 def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray) -> np.ndarray:
