@@ -1,11 +1,15 @@
 """Losses with kinks (hinge, ε-insensitive, quantile): seconds of the processor to a certified relative gap of 1e-4, one thread.
 
     python -m benchmarks.kinks --sets a9a,w8a --strengths 1,0.01 --methods auto,sdna,interior,newton,liblinear
+    python -m benchmarks.kinks --random 40
 
 For each data set and each λn it times methods of ours ("newton" solves smoothed losses) and LIBLINEAR (scikit-learn's
 ``LinearSVC`` and ``LinearSVR`` with their dual solver, up to 2000 iterations, at several tolerances of which the loosest that is
 good enough counts; it has no quantile loss). Models have no intercept, since LIBLINEAR penalises its own. The models of LIBLINEAR
 are compared with the best dual value that is known: (P(w) − D)/P(w).
+
+``--random`` draws small data instead: 100 to 5000 rows, 5 to 100 features, gaussian, correlated, one-hot or sparse, as an array
+or a CSR matrix, hinge or ε-insensitive loss, C = 1/λn from 0.01 to 100.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,33 +56,62 @@ def main() -> None:
     parser.add_argument("--cap", type=float, default=20.0, help="seconds of the processor in which a fit counts")
     parser.add_argument("--methods", default="auto,liblinear", help="which ones, separated by commas")
     parser.add_argument("--quantile", type=float, default=None, help="q: the quantile loss instead, for numbers")
+    parser.add_argument("--random", type=int, default=0, help="so many random small problems instead of the sets")
     asked = parser.parse_args()
     methods = asked.methods.split(",")
-    print(f"{'data':22s} {'size':>12s} {'loss':20s} {'λn':>6s} " + " ".join(f"{name:>22s}" for name in methods))
+    print(f"{'data':22s} {'size':>12s} {'loss':20s} {'λn':>6s} " + " ".join(f"{name:>24s}" for name in methods))
     pairs: list[tuple[float, float]] = []
-    for name in asked.sets.split(","):
-        X, y = loaded(name, asked.rows)
+    for name, X, y, strength in drawn(asked.random) if asked.random else chosen(asked):
         loss = loss_for(y, asked.quantile)
-        for strength in map(float, asked.strengths.split(",")):
-            problem = dn.Problem(X, y, loss, lam=strength / len(y))
-            times = {method: timed(method, problem, strength, asked.cap) for method in methods}
-            size = f"{problem.n}x{problem.d}"
-            cells = " ".join(f"{seconds:>11.3f}s {gap:>9.1e}" for seconds, gap in times.values())
-            print(f"{name:22s} {size:>12s} {type(loss).__name__:20s} {strength:6g} {cells}", flush=True)
-            if {"auto", "liblinear"} <= set(times):
-                pairs.append((times["auto"][0], times["liblinear"][0]))
+        problem = dn.Problem(X, y, loss, lam=strength / len(y))
+        times = {method: timed(method, problem, strength, asked.cap) for method in methods}
+        size = f"{problem.n}x{problem.d}"
+        cells = " ".join(f"{1e3 * seconds:>11.2f}ms {gap:>9.1e}" for seconds, gap in times.values())
+        print(f"{name:22s} {size:>12s} {type(loss).__name__:20s} {strength:6.3g} {cells}", flush=True)
+        if {"auto", "liblinear"} <= set(times):
+            pairs.append((times["auto"][0], times["liblinear"][0]))
     if pairs:
         summarise(pairs)
 
 
+def chosen(asked: argparse.Namespace) -> Iterator[tuple[str, Any, np.ndarray, float]]:
+    """Yield name, X, y and λn for each of the sets and strengths that are asked for."""
+    for name in asked.sets.split(","):
+        X, y = loaded(name, asked.rows)
+        for strength in map(float, asked.strengths.split(",")):
+            yield name, X, y, strength
+
+
+def drawn(count: int) -> Iterator[tuple[str, Any, np.ndarray, float]]:
+    """Yield name, X, y and λn of random problems; each has a seed of its own."""
+    for seed in range(count):
+        rng = np.random.default_rng([seed, 77])
+        n, d = (round(math.exp(rng.uniform(*np.log(ends)))) for ends in ((100, 5000), (5, 100)))
+        kind, X = str(rng.choice(["gaussian", "correlated", "one-hot", "sparse"])), rng.standard_normal((n, d))
+        if kind == "correlated":
+            X += 2.0 * rng.standard_normal((n, 1)) @ rng.standard_normal((1, d))
+        if kind == "one-hot":
+            X = np.zeros((n, d))
+            for part in np.array_split(np.arange(d), max(1, d // 5)):
+                X[np.arange(n), part[rng.integers(len(part), size=n)]] = 1.0
+        if kind == "sparse":
+            X *= rng.random((n, d)) < 0.1
+        sparse, strength, numbers = rng.random() < 0.5, math.exp(rng.uniform(*np.log((0.01, 100)))), rng.random() < 0.5
+        z = X @ rng.standard_normal(d)
+        z = z / (z.std() or 1.0) + rng.uniform(0.1, 1.0) * rng.standard_normal(n)
+        y = z if numbers else np.where(z > 0.0, 1.0, -1.0)
+        yield f"{seed} {kind}{', CSR' if sparse else ''}", sp.csr_array(X) if sparse else X, y, strength
+
+
 def summarise(pairs: list[tuple[float, float]]) -> None:
     """Print the geometric mean over the cells that both solve, and how many only one of them does."""
-    both = [ours / theirs for ours, theirs in pairs if max(ours, theirs) < math.inf]
+    both = [ours / theirs for ours, theirs in pairs if max(ours, theirs) < math.inf] or [math.nan]
     alone = sum(ours < theirs == math.inf for ours, theirs in pairs)
     missed = sum(theirs < ours == math.inf for ours, theirs in pairs)
-    mean = math.exp(float(np.mean(np.log(both)))) if both else math.nan
+    mean, slower = math.exp(float(np.mean(np.log(both)))), sum(ratio > 1.0 for ratio in both)
     print(
-        f"auto / LIBLINEAR, geometric mean of the {len(both)} cells that both solve: {mean:.2f}, largest {max(both):.2f}"
+        f"auto / LIBLINEAR, geometric mean of the {len(both)} cells that both solve: {mean:.2f}, largest {max(both):.2f}, "
+        f"above 1 in {slower}"
     )
     neither = len(pairs) - len(both) - alone - missed
     print(f"cells that only auto solves: {alone}; that only LIBLINEAR solves: {missed}; neither: {neither}")

@@ -405,7 +405,7 @@ class Tuning:
     interior_steps: float = 18.0
     interior_passes: float = 4.0
     interior_corrections: int = 2
-    correction_passes: float = 10.0
+    correction_passes: float = 6.0
     interior_vectors: float = 20.0
     aggregated: float = 4.0
     working_set_steps: float = 8.0

@@ -58,8 +58,8 @@ SLOW, CENTRAL, SHORTER = 0.1, 1e-2, 20
 ``CENTRAL`` times their mean, at most this many times."""
 
 PREDICTED, CORRECTED = math.inf, 1e-4
-"""Residual of the linear system, as a fraction of the gap, that is small enough for the predictor, of which only the target of μ and
-a second-order term are used, and for the step itself."""
+"""Residual of the linear system, as a fraction of the gap, that is small enough for the predictor, of which only the target of
+μ and a second-order term are used, and for the step itself."""
 
 PATIENCE = 6
 """Consecutive steps without a smaller residual after which rounding is assumed to have stopped the method."""

@@ -37,9 +37,9 @@ GAIN = 0.25
 """A refinement that does not reduce the residual to this fraction is the last one."""
 
 CANCELLED, MOST_SMALL = 1e3, 4000
-"""With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by the factor ``CANCELLED``, which
-Woodbury's formula would lose in accuracy; and the largest number of such features. A vertex has no more of them than examples,
-but at an interior point all of several equal features are among them."""
+"""With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by the factor ``CANCELLED``: so
+much less accurate would Woodbury's formula be; and the largest number of such features. A vertex has no more of them than
+examples, but at an interior point all of several equal features are among them."""
 
 Check = Callable[[], None]
 """Called between large pieces of work; it may raise an exception to stop them."""
