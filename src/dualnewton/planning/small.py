@@ -68,8 +68,15 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_huber(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows."""
-    return problem.epsilon > 1.0 and fits_one_block(problem, tuning)
+    """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows.
+
+    The search for the scale solves several problems of the same size: d×d Hessians cost less even with many features. With hardly
+    more rows than features the scale is nearly zero, and either method takes many steps.
+    """
+    n, d = problem.n, problem.d
+    if problem.epsilon <= 1.0 or n * d > tuning.direct_entries or not problem.data.capabilities.whole:
+        return False
+    return d <= max(tuning.one_block_features, min(n / tuning.joint_scale_rows, tuning.joint_scale_features))
 
 
 def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
