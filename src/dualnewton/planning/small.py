@@ -131,7 +131,8 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = tuning.direct_entries
-    if problem.n * problem.d > max(most // models, min(most, tuning.small_entries)):
+    share = 1 if models > 1 and problem.scheme is None and _share_hessian(problem) else models
+    if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
     asked, scheme = tau in ("auto", problem.n), problem.scheme
     for name, family in FAMILIES.items():
@@ -149,8 +150,12 @@ def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
     Losses without γ may need shorter steps, which differ between models.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
-    alike = problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
-    return (few or alike) and problem.columns == 1 and problem.loss.gamma is not None
+    return (few or _share_hessian(problem)) and problem.columns == 1 and problem.loss.gamma is not None
+
+
+def _share_hessian(problem: Any) -> bool:
+    """Whether problems that differ in labels alone have one Hessian: several outputs then cost little more than one."""
+    return problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
