@@ -153,3 +153,14 @@ def test_a_scale_that_falls_towards_zero_is_found_within_the_default_iterations(
     model = dn.HuberRegressor(alpha=alpha).fit(X, y)
     assert model.certificate_.relative_gap <= model.tol
     assert model.n_iter_ < model.max_iter
+
+
+@pytest.mark.parametrize(("n", "d", "at_once"), [(600, 308, True), (400, 308, False), (308, 600, False)])
+def test_many_features_and_clearly_more_rows_take_newton_steps_in_all_variables(n, d, at_once):
+    """The search over scales fits several models of the same size: 76 ms instead of 25 ms for 600×308."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = X[:, 0] + rng.standard_t(2, n)
+    model = dn.HuberRegressor(max_iter=1000).fit(X, y)
+    assert model.certificate_.relative_gap <= model.tol
+    assert ("in all variables, on one dense block" in model.plan_.reason) == at_once

@@ -68,8 +68,15 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_huber(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows."""
-    return problem.epsilon > 1.0 and fits_one_block(problem, tuning)
+    """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows.
+
+    The search for the scale solves several problems of the same size: d×d Hessians cost less even with many features. With hardly
+    more rows than features the scale is nearly zero, and either method takes many steps.
+    """
+    n, d = problem.n, problem.d
+    if problem.epsilon <= 1.0 or n * d > tuning.direct_entries or not problem.data.capabilities.whole:
+        return False
+    return d <= max(tuning.one_block_features, min(n / tuning.joint_scale_rows, tuning.joint_scale_features))
 
 
 def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
@@ -124,7 +131,8 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = tuning.direct_entries
-    if problem.n * problem.d > max(most // models, min(most, tuning.small_entries)):
+    share = 1 if models > 1 and problem.scheme is None and _share_hessian(problem) else models
+    if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
     asked, scheme = tau in ("auto", problem.n), problem.scheme
     for name, family in FAMILIES.items():
@@ -142,8 +150,12 @@ def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
     Losses without γ may need shorter steps, which differ between models.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
-    alike = problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
-    return (few or alike) and problem.columns == 1 and problem.loss.gamma is not None
+    return (few or _share_hessian(problem)) and problem.columns == 1 and problem.loss.gamma is not None
+
+
+def _share_hessian(problem: Any) -> bool:
+    """Whether problems that differ in labels alone have one Hessian: several outputs then cost little more than one."""
+    return problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:

@@ -158,6 +158,8 @@ class Tuning:
         Rates of a GPU, for data on a GPU.
     joint_scale_features, joint_scale_wide_features : int
         Largest number of features for which Huber's regression takes Newton steps in all variables, for d ≤ n and for d > n.
+    joint_scale_rows : float
+        Rows per feature from which small data with more than ``one_block_features`` take these steps on one dense block.
     one_block_features : int
         Largest number of features for which Newton's method on small data factorises the d×d Hessian of one dense block, in well
         under a millisecond.
@@ -366,6 +368,7 @@ class Tuning:
     numpy_features: int = 32
     joint_scale_features: int = 2000
     joint_scale_wide_features: int = 500
+    joint_scale_rows: float = 1.5
     numpy_single_block: int = 512
     numpy_block: int = 256
     norm_sample: int = 256
