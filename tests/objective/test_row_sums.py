@@ -7,6 +7,7 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
+from dualnewton.row_arrays import product
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
@@ -94,3 +95,10 @@ def test_a_dual_point_of_several_columns_outside_the_simplex_is_infinite_unless_
     assert row_sums.conjugates(loss, alpha, RowVectors(y, c)) == pytest.approx(
         loss.conjugates(alpha[others], y[others], None), rel=1e-13
     )
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_product_of_all_entries_is_the_same_in_both_orders(order):
+    u, v = (np.asarray(np.random.default_rng(seed).standard_normal((50, 3)), order=order) for seed in (0, 1))
+    assert product(u, v) == pytest.approx((u * v).sum(), rel=1e-13)
+    assert product(u, np.asarray(v, order="C")) == pytest.approx((u * v).sum(), rel=1e-13)
