@@ -125,6 +125,12 @@ def column_sums(rows: RowArray) -> Any:
     return (ones(len(rows), rows) if type(rows) in _TO_HOST else np.ones(len(rows))) @ rows
 
 
+def product(u: RowArray, v: RowArray) -> Any:
+    """Return Σ u v over all entries; NumPy would first copy arrays that are stored by columns, as compiled passes return them."""
+    by_columns = type(u) is np.ndarray and u.ndim == 2 and u.T.flags.c_contiguous and v.T.flags.c_contiguous
+    return np.vdot(u.T, v.T) if by_columns else np.vdot(u, v)
+
+
 def some_columns(array: RowArray, wanted: int | slice) -> RowArray:
     """Return a column as a vector, or consecutive ones, contiguous in one of the two orders (those of compiled passes are)."""
     own = array[:, wanted]

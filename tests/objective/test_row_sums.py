@@ -7,6 +7,7 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
+from dualnewton.row_arrays import product
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
@@ -109,3 +110,10 @@ def test_sums_of_a_multiple_of_a_dual_point_are_multiples(loss, form, masses):
             assert found is None
         else:
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_product_of_all_entries_is_the_same_in_both_orders(order):
+    u, v = (np.asarray(np.random.default_rng(seed).standard_normal((50, 3)), order=order) for seed in (0, 1))
+    assert product(u, v) == pytest.approx((u * v).sum(), rel=1e-13)
+    assert product(u, np.asarray(v, order="C")) == pytest.approx((u * v).sum(), rel=1e-13)

@@ -82,11 +82,20 @@ class _PartLibrary(JITCodeLibrary):
         self._finalize_dynamic_globals()
         self._finalized = True
 
-    def _get_module_for_linking(self) -> Any:
+    @property
+    def own_code(self) -> Any:
+        """The module with the code of this function alone."""
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = Linkage.linkonce_odr
         return self._final_module
+
+    def _get_module_for_linking(self) -> Any:
+        """Return the code of this function and all that it calls, for a function that is not one of our kernels."""
+        code = self.own_code.clone()
+        for library in _called(self):
+            code.link_in(_linked_code(library), preserve=True)
+        return code
 
     def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002
         return 0
@@ -96,11 +105,11 @@ class _KernelLibrary(JITCodeLibrary):
     """The machine code of a kernel and of all its parts."""
 
     def finalize(self) -> None:
-        """Link the parts, those that they call, and so on."""
-        for library in self._linking_libraries:  # which grows meanwhile
-            if isinstance(library, _PartLibrary):
-                known = set(self._linking_libraries)
-                self._linking_libraries += [each for each in library._linking_libraries if each not in known]
+        """Link each function once that this one calls, directly or through parts."""
+        for library in _called(self):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(_linked_code(library), preserve=True)
+        self._linking_libraries = []
         super().finalize()
 
     # Numba optimises functions and then the module before it removes reference counts: both are in vain where there are none.
@@ -117,6 +126,22 @@ class _KernelLibrary(JITCodeLibrary):
         else:
             passes, builder = self._codegen._module_pass_manager()
             passes.run(self._final_module, builder)
+
+
+def _called(library: JITCodeLibrary) -> list[Any]:
+    """Return the libraries of all functions that one calls, directly or through parts."""
+    found = dict.fromkeys(library._linking_libraries)
+    waiting = list(found)
+    while waiting:
+        if isinstance(part := waiting.pop(), _PartLibrary):
+            new = [each for each in part._linking_libraries if each not in found]
+            found.update(dict.fromkeys(new))
+            waiting += new
+    return list(found)
+
+
+def _linked_code(library: Any) -> Any:
+    return library.own_code if isinstance(library, _PartLibrary) else library._get_module_for_linking()
 
 
 def _counts_references(module: Any) -> bool:

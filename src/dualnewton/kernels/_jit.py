@@ -39,7 +39,7 @@ overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": 
 ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
 """Options of functions of rows: a check for a division by zero would keep LLVM from working on several rows at once."""
 
-row_function = numba.njit(nogil=True, **ROWS)
+row_function: Any = partial(numba.njit, pipeline_class=KernelCompiler, **KERNEL | ROWS, no_cpython_wrapper=True)
 """Decorator of functions of rows, which compiled code calls through their addresses; :func:`compiled_for` compiles them."""
 
 row_part: Any = partial(Part, forceinline=True, **ROWS)

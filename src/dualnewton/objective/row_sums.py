@@ -24,6 +24,7 @@ from dualnewton.row_arrays import (
     is_elsewhere,
     mapped,
     on_host,
+    product,
     summed,
 )
 
@@ -205,8 +206,8 @@ def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, ma
         squares = np.einsum("ki,ki->k", alpha, alpha)
         return (squares, squares, alpha.sum(axis=1), np.abs(alpha).sum(axis=1)) if masses else (squares, squares)
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
-    squares = np.vdot(mass, mass)
-    weighted = squares if c is None else np.vdot(alpha, mass)
+    squares = product(mass, mass)
+    weighted = squares if c is None else product(alpha, mass)
     if not masses:
         return squares, weighted
     if type(mass) is np.ndarray and mass.ndim == 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -33,6 +34,9 @@ FLOAT32_RATIO = 1e4
 """Largest ratio of the largest eigenvalue of a Gram block to γλn at which float32 rows are summed in float32. The relative error
 of about 1e-7 is then at most 1e-3 of the curvature that γ adds, so that every step still increases the dual."""
 
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What Numba adds to its messages where a package for coloured terminals is installed."""
 
 MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "inactive_below", "active")
 """The parts of :class:`Models` that a step changes; the other parts are computed from the problems, or are zero between steps."""
@@ -285,6 +289,6 @@ def why_not(problem: Problem) -> str:
 
 def _first_reason(error: Exception) -> str:
     """Return the first informative line of an error message: Numba's messages begin with the name of a compiler pass."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines()]
     informative = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
     return informative[0] if informative else type(error).__name__
