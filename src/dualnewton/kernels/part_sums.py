@@ -51,7 +51,8 @@ def _gram_totals(counter, step, sums, out):
             for j in range(low, high):
                 _add(sums[p, j, j:], room[j - low, j:])
         for j in range(low, high):
-            out[j, j:] = room[j - low, j:]
+            for k in range(j, d):  # a loop: assigning rows would also compile the message for unequal shapes
+                out[j, k] = room[j - low, k]
         for k in range(low, d):
             for j in range(low, min(high, k)):
                 out[k, j] = room[j - low, k]

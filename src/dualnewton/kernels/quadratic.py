@@ -173,7 +173,10 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
         gain += 0.5 * ridge[j] * (new[a] ** 2 - old[a] ** 2) + threshold[j] * (abs(new[a]) - abs(old[a]))
     # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
     if gain > -t * (1.0 - 0.5 * t) * decrease:
-        v[free], slopes[:] = old, before
+        for a in range(free.size):  # loops: assigning arrays would also compile messages about their shapes
+            v[free[a]] = old[a]
+        for k in range(v.size):
+            slopes[k] = before[k]
         for a in range(free.size):
             reaches = step[a] != 0.0 and (ends[a] - old[a]) / step[a] <= t
             new[a] = ends[a] if reaches else old[a] + t * step[a]
