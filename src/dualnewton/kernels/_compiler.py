@@ -107,7 +107,6 @@ class _KernelLibrary(JITCodeLibrary):
     def finalize(self) -> None:
         """Link each function once that this one calls, directly or through parts."""
         for library in _called(self):
-            self._reload_init.update(library._reload_init)
             self._final_module.link_in(_linked_code(library), preserve=True)
         self._linking_libraries = []
         super().finalize()
@@ -124,8 +123,9 @@ class _KernelLibrary(JITCodeLibrary):
         if _counts_references(self._final_module):
             super()._optimize_final_module()
         else:
-            passes, builder = self._codegen._module_pass_manager()
-            passes.run(self._final_module, builder)
+            made = self._codegen._module_pass_manager()
+            passes, *builder = made if isinstance(made, tuple) else (made,)  # LLVM's old pass manager has no builder
+            passes.run(self._final_module, *builder)
 
 
 def _called(library: JITCodeLibrary) -> list[Any]:
