@@ -197,7 +197,8 @@ def test_a_run_on_fewer_rows_ends_inside_a_smaller_problem_with_a_true_certifica
     settings = {"method": "interior", "tol": 1e-8, "random_state": 0, "tuning": SAMPLED, "certify_every": 1}
     whole = dn.solve(problem, **settings)
     asked = {dn.Status.STOPPED_BY_CALLBACK: lambda: True, dn.Status.INTERRUPTED: press}
-    ends = {"callback": lambda _: next(count) >= steps and asked[way]()} if way in asked else {"max_epochs": 2 * steps}
+    limit = int(whole.n_epochs * steps / 20)
+    ends = {"callback": lambda _: next(count) >= steps and asked[way]()} if way in asked else {"max_epochs": limit}
     result = dn.solve(problem, **settings, **ends)
     assert result.status is way
     assert 0.0 < result.n_epochs < whole.n_epochs

@@ -308,7 +308,7 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.array(intercepts).reshape(-1)
+    b = np.reshape(intercepts[0], -1) if len(models) == 1 else np.concatenate([np.reshape(b, -1) for b in intercepts])
     vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)

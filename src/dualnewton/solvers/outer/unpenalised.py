@@ -134,7 +134,7 @@ class _Model:
         unit, wrong = self.problem.unit, self.problem.loss.wrong
         if wrong is None:
             return False
-        lightest = 1.0 if unit.sample_weight is None else float(unit.c[unit.c > 0.0].min(initial=math.inf))
+        lightest = 1.0 if unit.sample_weight is None else float(np.where(unit.c > 0.0, unit.c, math.inf).min())
         return unit.n * value < lightest * wrong and value <= tol * self.problem.view.primal(
             np.zeros_like(self.known.theta)
         )
