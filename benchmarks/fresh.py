@@ -130,7 +130,7 @@ def estimator(words: str, storage: str, dtype: str) -> dict[str, float]:
 
 
 def _example(name: str, storage: str, dtype: str) -> tuple[Any, Any]:
-    """Return data for an estimator: two classes, a target, or three targets."""
+    """Return data for an estimator: two classes, a target, one that is positive, or three targets."""
     import numpy as np
 
     n, d = FITS[storage]
@@ -144,6 +144,8 @@ def _example(name: str, storage: str, dtype: str) -> tuple[Any, Any]:
     targets = X @ rng.standard_normal((d, 3)) + rng.standard_normal((n, 3))
     if any(word in name for word in ("Classifier", "Logistic", "SVC")):
         return X, (targets[:, 0] > 0.0).astype(int)
+    if any(word in name for word in ("Poisson", "Gamma", "Tweedie")):
+        return X, np.exp(targets[:, 0] / targets[:, 0].std())
     return X, targets if "MultiTask" in name else targets[:, 0]
 
 
