@@ -234,9 +234,8 @@ class View:
         if not self.with_one:
             return np.atleast_2d(w)
         d = self.problem.d
-        theta = np.empty(
-            (self.columns, d + 1)
-        )  # np.column_stack takes three times as long, and a fit has several calls
+        # np.column_stack takes three times as long, and a fit calls this several times.
+        theta = np.empty((self.columns, d + 1))
         theta[:, :d], theta[:, d] = w, intercept
         return theta
 

@@ -191,9 +191,8 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
     first.ravel()[:: m + 1] += added
     if K * m <= FACTORISED:
         M, every = np.zeros((K, m, K, m)), np.arange(m)
-        M[:, every, :, every] = (
-            -bend * units[:, None] * units
-        ).T  # the entries that couple the columns of each feature
+        # The entries that couple the columns of each feature.
+        M[:, every, :, every] = (-bend * units[:, None] * units).T
         for k in range(K):
             M[k, :, k] += first
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)

@@ -135,9 +135,8 @@ class _Model:
         if wrong is None:
             return False
         lightest = 1.0 if unit.sample_weight is None else float(np.where(unit.c > 0.0, unit.c, math.inf).min())
-        return unit.n * value < lightest * wrong and value <= tol * self.problem.view.primal(
-            np.zeros_like(self.known.theta)
-        )
+        at_zero = self.problem.view.primal(np.zeros_like(self.known.theta))
+        return unit.n * value < lightest * wrong and value <= tol * at_zero
 
 
 @dataclass(frozen=True, eq=False)
