@@ -33,7 +33,7 @@ from dualnewton.solvers.primal.model import Model
 TOL, REPEATS = 1e-6, 5
 
 WATCHED: dict[Any, tuple[str, ...]] = {
-    loop: ("solved_directly", "_general_plan", "starting_pairs"),
+    loop: ("solved_directly", "run_plan", "starting_pairs"),
     loop.Run: ("step", "_certify", "_better"),
     cuda.CudaData: (
         "evaluate", "weighted_gram", "draw", "subset", "rows", "entries", "nonzeros", "column_norms", "row_scores", "times",

@@ -15,6 +15,7 @@ from benchmarks import (
     against_peers,
     data,
     fresh,
+    gpu_timeline,
     optimum,
     peers,
     regime_data,
@@ -424,3 +425,10 @@ def test_the_summary_counts_by_module_and_reason():
     assert {row[0]: row[1] for row in reasons.rows if row[1] != "0"} == {"solver": "1", "unexplained": "1"}
     assert [row[1:] for row in tests.rows] == [["test_n_iter", "1", "solver"], ["test_other", "1", "unexplained"]]
     assert section.targets[0].passed is False
+
+
+@pytest.mark.parametrize("owner", gpu_timeline.WATCHED, ids=lambda owner: owner.__name__)
+def test_functions_watched_on_a_gpu_exist(owner):
+    """The timeline replaces functions by name, and runs on machines with a GPU only."""
+    missing = [name for name in gpu_timeline.WATCHED[owner] if not callable(getattr(owner, name, None))]
+    assert not missing
