@@ -30,6 +30,9 @@ SHIFTS = 16
 """Number of margin shifts at which a compiled function sums slopes in one call (``shifted_slopes_of``), and of labels that one
 counts (``label_weights_of``)."""
 
+SUMMED = 1 << 10
+"""Rows that are added before their sum is added to others: a million rows are added 2000 at a time at most."""
+
 RowArray = Any
 """A NumPy array, or an array of a kind that :func:`declare` was called for."""
 
@@ -47,6 +50,7 @@ class Algebra(Protocol):
 _TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
 _SUMMED: dict[type, Callable[..., tuple[Any, ...]]] = {}
 _FUNCTIONS: dict[type, Callable[[str, Any], Callable[..., tuple[float, ...]] | None]] = {}
+_ADDITIONS: dict[type, Callable[[int], int]] = {}
 ALGEBRA: dict[type, Algebra] = {}
 """Linear algebra of declared kinds of arrays, by their type."""
 
@@ -57,12 +61,14 @@ def declare(
     algebra: Algebra | None = None,
     summed: Callable[..., tuple[Any, ...]] | None = None,
     functions: Callable[[str, Any], Callable[..., tuple[float, ...]] | None] | None = None,
+    additions: Callable[[int], int] | None = None,
 ) -> None:
     """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
 
     With an ``algebra``, data may also keep Gram matrices in arrays of this type. ``summed`` calls a function for each block of
     rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type. ``functions`` returns
-    the functions of a loss over rows that are compiled for this type, by their names (:func:`compiled_function`).
+    the functions of a loss over rows that are compiled for this type, by their names (:func:`compiled_function`), and
+    ``additions`` the number of additions through which a row's term enters their sums over so many rows.
     """
     _TO_HOST[kind] = to_host
     if algebra is not None:
@@ -71,6 +77,8 @@ def declare(
         _SUMMED[kind] = summed
     if functions is not None:
         _FUNCTIONS[kind] = functions
+    if additions is not None:
+        _ADDITIONS[kind] = additions
 
 
 def compiled_function(name: str, loss: Any, rows: RowArray) -> Callable[..., tuple[float, ...]] | None:
@@ -113,6 +121,27 @@ def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: An
     """
     there = _SUMMED.get(type(rows))
     return function(rows, *others) if there is None else there(function, rows, *others)
+
+
+def totals(rows: RowArray) -> Any:
+    """Return the sum of each column, or of a vector, of many rows in memory by sums of blocks, for :func:`additions`."""
+    count, rest = divmod(len(rows), SUMMED)
+    if type(rows) is not np.ndarray or count < 2:
+        return column_sums(rows)
+    whole = rows[: len(rows) - rest].reshape(count, SUMMED, *rows.shape[1:])
+    return whole.sum(axis=1).sum(axis=0) + rows[len(rows) - rest :].sum(axis=0)
+
+
+def additions(rows: RowArray) -> int:
+    """Return the largest number of additions, in any order, through which a row enters the sums of :func:`totals`.
+
+    For a vector of a declared kind: of the sums of its compiled functions.
+    """
+    n = len(rows)
+    if type(rows) is np.ndarray:
+        return n if n < 2 * SUMMED else SUMMED + n // SUMMED + 1
+    declared = _ADDITIONS.get(type(rows)) if rows.ndim == 1 else None
+    return n if declared is None else declared(n)
 
 
 def column_sums(rows: RowArray) -> Any:

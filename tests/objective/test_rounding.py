@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.losses.rounding import Roundoff
 from dualnewton.objective import extended
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
@@ -361,3 +362,42 @@ def test_a_tolerance_below_rounding_is_told_where_there_is_no_extended_precision
     problem = dn.Problem(on_device(X), y, losses.Squared(), lam=1e-3, fit_intercept=True)
     assert dn.solve(problem, tol=1e-6).converged
     assert dn.solve(problem, tol=1e-12, max_epochs=50).status is dn.Status.ROUNDING
+
+
+def many_rows():
+    """Dense rows that are added part by part, and a point of the dual that no method has found."""
+    rng = np.random.default_rng(4)
+    X, y = rng.standard_normal((1 << 16, 33)), np.where(rng.random(1 << 16) < 0.4, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1e-7, fit_intercept=True)
+    return problem, problem.certified_pair(0.1 * rng.standard_normal(33))
+
+
+def test_sums_of_parts_have_smaller_errors_which_the_bound_covers():
+    problem, pair = many_rows()
+    found, point = pair.certificate, (pair.w, pair.intercept, pair.alpha)
+    bound = problem.bounded(pair).certificate.rounding
+    plain = rounding_bound(problem, *point, found.primal, found.dual, roundoff=Roundoff(in_parts=False))
+    exact = problem.extended(pair).certificate
+    assert problem.data.additions < problem.n / 8
+    assert abs((found.primal - found.dual) - (exact.primal - exact.dual)) <= bound < plain / 2.0
+
+
+def test_a_smaller_gap_is_tried_before_extended_precision(monkeypatch):
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((400, 5)), np.where(rng.random(400) < 0.5, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1e-2)
+    given = {"method": "sdna", "tau": 1, "random_state": 0, "certify_every": 1}
+    first = dn.solve(problem, tol=1e-6, **given)
+    found = first.certificate
+    errors = problem.certify(
+        first.w, alpha=first.alpha
+    ).rounding  # sharp: those of the run are found by another formula
+    tol = (found.gap + 0.5 * errors) / found.primal  # met by the gap, and not by the gap with its errors
+
+    def refused(self, pair):
+        raise AssertionError("extended precision")
+
+    monkeypatch.setattr(dn.Problem, "extended", refused)
+    result = dn.solve(problem, tol=tol, **given)
+    assert result.converged
+    assert result.certificate.gap < found.gap

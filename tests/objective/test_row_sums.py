@@ -7,7 +7,7 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
-from dualnewton.row_arrays import product
+from dualnewton.row_arrays import SUMMED, additions, product, totals
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
@@ -117,3 +117,17 @@ def test_the_product_of_all_entries_is_the_same_in_both_orders(order):
     u, v = (np.asarray(np.random.default_rng(seed).standard_normal((50, 3)), order=order) for seed in (0, 1))
     assert product(u, v) == pytest.approx((u * v).sum(), rel=1e-13)
     assert product(u, np.asarray(v, order="C")) == pytest.approx((u * v).sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("n", [5, SUMMED, 2 * SUMMED - 1, 2 * SUMMED, 40 * SUMMED + 17])
+@pytest.mark.parametrize("columns", [None, "rows", "columns"])
+def test_totals_have_the_errors_of_as_many_additions_as_they_declare(n, columns):
+    rng = np.random.default_rng(n)
+    values = rng.standard_normal(n if columns is None else (n, 3)) * 10.0 ** rng.uniform(
+        -8, 8, n if columns is None else (n, 3)
+    )
+    values = np.asfortranarray(values) if columns == "columns" else values
+    exact = values.astype(np.longdouble).sum(axis=0)
+    assert np.all(np.abs(totals(values) - exact) <= additions(values) * 2.0**-53 * np.abs(values).sum(axis=0))
+    assert additions(values) <= n
+    assert n < 4 * SUMMED or additions(values) < n / 8

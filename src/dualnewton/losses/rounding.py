@@ -34,11 +34,14 @@ class Roundoff:
         Tolerance with which g* of a g that is not strongly convex counts as finite.
     terms : float
         Relative error of one loss, and of the argument at which it was evaluated: ``ULPS`` times u.
+    in_parts : bool
+        Whether sums over the rows are those of the passes over the data, which add the sums of parts (``Data.additions``).
     """
 
     unit: float = DOUBLE
     feasible: float = 2e-12
     terms: float = ULPS * DOUBLE
+    in_parts: bool = True
 
     def gamma(self, m: float) -> float:
         """γ_m = mu/(1 − mu), the relative error of a sum of m products; infinite where m is too large for a bound."""

@@ -279,11 +279,10 @@ class CudaData(DeviceData):
             TILE=tile,
             ENTRY=entry,
         )
-        across = -(-self.d // THREADS)
-        step, blocks = ranges(self.n, max(1, 4 * self.blocks // across))
+        step, blocks = self._transposed_ranges
         sums = self.xp.empty((blocks, K, self.d))
         arguments = (self.matrix, R, sums, np.int64(self.n), np.int32(self.d), np.int64(step))
-        kernel((blocks, across), (THREADS,), arguments, shared_mem=8 * tile * K)
+        kernel((blocks, -(-self.d // THREADS)), (THREADS,), arguments, shared_mem=8 * tile * K)
         return added(sums.reshape(blocks, -1)).reshape(K, self.d).T
 
     # Sparse products of CuPy's own add in an order that differs between calls, so that equal calls had unequal bits.
@@ -365,7 +364,7 @@ class CudaData(DeviceData):
         """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
         xp, d, factors, form = self.xp, self.d, constants["FACTORS"], self._pass_form
         kernel = _pass_kernel(translation, _real(self.matrix.dtype), form, self.number, *constants.items())
-        step, blocks = ranges(self.n, PASS_BLOCKS * self.processors, form.rows * form.teams)
+        step, blocks = self._pass_ranges
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
         labels, c, o, p, keep = given
         arguments = (
@@ -380,6 +379,24 @@ class CudaData(DeviceData):
         """How the threads of a block share the rows of a dense pass."""
         shared = limit(self.number, "MaxSharedMemoryPerMultiprocessor") // PASS_BLOCKS - UNSHARED
         return PassForm.of(self.d, self.matrix.dtype.itemsize, shared)
+
+    @cached_property
+    def _pass_ranges(self) -> tuple[int, int]:
+        """The rows of a block of threads in a dense pass, and the number of blocks."""
+        return ranges(self.n, PASS_BLOCKS * self.processors, self._pass_form.rows * self._pass_form.teams)
+
+    @cached_property
+    def _transposed_ranges(self) -> tuple[int, int]:
+        """The same for the product of dense rows with Aᵀ."""
+        return ranges(self.n, max(1, 4 * self.blocks // -(-self.d // THREADS)))
+
+    @cached_property
+    def additions(self) -> int:
+        # A row is added to the sum of its block, whose threads have up to THREADS sums, and that to those of the blocks.
+        if self.is_sparse:
+            return self.n
+        kernels = (self._transposed_ranges, *([self._pass_ranges] if self._fuses else []))
+        return max(step + THREADS + blocks for step, blocks in kernels)
 
     @cached_property
     def _fuses(self) -> bool:

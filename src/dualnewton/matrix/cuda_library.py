@@ -34,7 +34,7 @@ def cupy() -> Any:
         devices = 0
     if not devices:
         raise DualnewtonError("data on a GPU need an NVIDIA GPU, and CuPy finds none on this machine")
-    row_arrays.declare(found.ndarray, _to_host, CudaAlgebra(), functions=_row_function)
+    row_arrays.declare(found.ndarray, _to_host, CudaAlgebra(), functions=_row_function, additions=_additions)
     return found
 
 
@@ -42,6 +42,12 @@ def _row_function(name: str, loss: Any) -> Any:
     from dualnewton.matrix.cuda_rows import row_function  # compiles its kernels by this module
 
     return row_function(name, loss)
+
+
+def _additions(n: int) -> int:
+    from dualnewton.matrix.cuda_rows import additions
+
+    return additions(n)
 
 
 @cache

@@ -114,6 +114,12 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
     return function
 
 
+def additions(n: int) -> int:
+    """Return the additions through which a row enters a sum over n rows: those of its block, and those over the blocks."""
+    step, blocks = ranges(n, BLOCKS * limit(cupy().cuda.Device().id, "MultiProcessorCount"), THREADS)
+    return step + blocks
+
+
 def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
     """Return the inner products of up to three pairs of vectors of one length."""
     xp, nowhere, n = cupy(), np.intp(0), pairs[0][0].size

@@ -142,6 +142,11 @@ class MemoryData(Data):
         return [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
 
     @cached_property
+    def additions(self) -> int:
+        # Sums of several columns of sparse rows may have fewer parts (``CompiledPasses._layout``).
+        return self.n if self.profile.sparse else max(part.stop - part.start for part in self.parts) + len(self.parts)
+
+    @cached_property
     def compiled(self) -> CompiledPasses:
         """The passes by kernels."""
         return CompiledPasses(self.X, self.parts)

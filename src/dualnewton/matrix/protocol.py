@@ -278,6 +278,15 @@ class Data(Selections, ABC):
         """‖A_j‖ of each feature, computed in one pass and kept."""
         return np.sqrt(self.column_norms(self.ones()))
 
+    @property
+    def additions(self) -> int:
+        """Upper bound of the additions through which a row's term enters a sum over all rows (a gradient, or Aᵀv).
+
+        The rounding error of the sum is at most about this multiple of its terms' absolute values, whatever the order of the
+        additions. Data whose parts have sums of their own declare fewer than n.
+        """
+        return self.n
+
     @cached_property
     def squared_feature_norms(self) -> Any:
         """‖A_j‖² of each feature, on the device on which arithmetic with vectors over features is fastest."""

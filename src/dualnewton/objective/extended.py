@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Long = np.longdouble
 
 UNIT = float(np.finfo(Long).eps) / 2.0
-EXTENDED = Roundoff(unit=UNIT, feasible=1e-15, terms=ULPS * UNIT)
+EXTENDED = Roundoff(unit=UNIT, feasible=1e-15, terms=ULPS * UNIT, in_parts=False)
 """The number type of this module. Dual points of the Lasso are scaled by the norm of ᾱ that it computes, rounded to float64."""
 
 ENTRIES = 1 << 18

@@ -6,7 +6,11 @@ has an error of at most γ_m times the sum of their absolute values, in any orde
 those of the features, N_j = ‖A_j‖, cost a pass over the data, once. With z the margins and r the errors of ᾱ this gives
 
     ‖e‖ ≤ γ_{d+3} (Σ_j |w_j| N_j + |b|√n + ‖o‖)         for the errors e of the margins
-    r_j ≤ γ_{n+3} ‖cα‖ N_j / (λn)                       for those of ᾱ
+    r_j ≤ γ_{m+3} ‖cα‖ N_j / (λn)                       for those of ᾱ
+
+where m ≤ n bounds the additions through which a row enters ᾱ: sums over many rows are added part by part (``Data.additions``).
+ᾱ of a point that was balanced by a step t along a direction is the difference of two sums, whose terms have three times the
+size of the result's if t ≤ ½: γ is tripled where m < n.
 
 - A loss bounds the errors of the two sums over the examples: by ``Loss.value_change`` for margins with errors e, and by ``ULPS``
   times u times the terms of its formulas for their evaluation (``losses/rounding.py``).
@@ -33,6 +37,7 @@ from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
 from dualnewton.objective import row_sums
 from dualnewton.objective.groups import groups_of
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
+from dualnewton.row_arrays import SUMMED, additions
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -134,8 +139,8 @@ class _Analysis:
     ----------
     problem, alpha, roundoff
         As in :func:`rounding_bound`.
-    sums, products : float
-        γ of sums over the rows and of products with rows, each with some further operations.
+    sums, products, in_parts : float
+        γ of sums over the rows and of products with rows, each with some further operations, and of sums by parts.
     penalty : float
         λ g(w).
     features : array of shape (d,), optional
@@ -157,6 +162,7 @@ class _Analysis:
     roundoff: Roundoff
     sums: float
     products: float
+    in_parts: float
     penalty: float
     features: np.ndarray | None
     along: float
@@ -178,6 +184,7 @@ class _Analysis:
     ) -> _Analysis:
         n = problem.n
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
+        in_parts = sums if n < 2 * SUMMED else sums_in_parts(problem, alpha, roundoff)
         room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
         shift = b if problem.columns == 1 else math.sqrt(b.dot(b))
         square, plain = 0.0, False
@@ -195,7 +202,19 @@ class _Analysis:
         mass = math.sqrt(sizes.squares) * room
         # By position: names take twice as long.
         return cls(
-            problem, alpha, roundoff, sums, products, penalty, features, along, norm, margins * room, sizes, mass
+            problem,
+            alpha,
+            roundoff,
+            sums,
+            products,
+            in_parts,
+            penalty,
+            features,
+            along,
+            norm,
+            margins * room,
+            sizes,
+            mass,
         )
 
     def bound(self, primal: float, dual: float, conjugates: float | None) -> float | None:
@@ -208,7 +227,7 @@ class _Analysis:
         growth, moves = self._feasibility(sizes)
         if problem.offset is not None:
             growth += 1.01 * moves * math.sqrt(problem.label_sums.offsets)  # Σ c_i o_i α_i changes by at most this
-        moves = self.sums * self.mass + moves  # (Σ_k r_kj²)^½ ≤ moves N_j/(λn)
+        moves = self.in_parts * self.mass + moves  # (Σ_k r_kj²)^½ ≤ moves N_j/(λn)
         # The errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i; ‖o‖ is part of the margins' bound.
         error = (roundoff.terms + self.sums) * (problem.loss.value_terms(sizes) + problem.loss.conjugate_terms(sizes))
         linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
@@ -273,8 +292,16 @@ class _Analysis:
         problem, (growth, moves) = self.problem, self.into_domain(sizes)
         if not problem.fit_intercept:
             return growth, moves
-        further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.sums)
+        further = problem.loss.balancing_cost(sizes, problem.y, problem.sample_weight, error=self.in_parts)
         return growth + further[0], moves + further[1]
+
+
+def sums_in_parts(problem: Problem, alpha: Any, roundoff: Roundoff) -> float:
+    """Return γ of ᾱ and of Σ c_i α_i, whose terms are added part by part in float64; see above for the factor."""
+    plain = roundoff.gamma(problem.n + 8)
+    if not roundoff.in_parts:
+        return plain
+    return min(plain, 3.0 * roundoff.gamma(max(problem.data.additions, additions(alpha)) + 8))
 
 
 def gauge(problem: Problem, r: np.ndarray) -> float:

@@ -17,6 +17,7 @@ from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
 from dualnewton.row_arrays import (
     BLOCK,
     SHIFTS,
+    SUMMED,
     RowArray,
     blocks,
     column_sums,
@@ -26,6 +27,7 @@ from dualnewton.row_arrays import (
     on_host,
     product,
     summed,
+    totals,
 )
 
 MANY = 1 << 16
@@ -187,6 +189,8 @@ def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool)
     """Return the sums over a dual point; those of single columns only if ``masses``."""
     if masses and rows.c is None and type(alpha) is np.ndarray and alpha.ndim == 1:  # a small fit counts its calls
         squares = float(np.vdot(alpha, alpha))
+        if len(alpha) >= 2 * SUMMED:
+            return DualSizes(squares, squares, float(totals(alpha)), float(totals(np.abs(alpha))))
         return DualSizes(squares, squares, float(np.add.reduce(alpha)), float(np.add.reduce(np.abs(alpha))))
     return _sizes(alpha, *summed(_dual_sizes, alpha, *rows, loss, masses))
 
@@ -204,16 +208,17 @@ def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, ma
         return function(alpha, RowVectors(y, c, o))[: None if masses else 2]
     if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
         squares = np.einsum("ki,ki->k", alpha, alpha)
-        return (squares, squares, alpha.sum(axis=1), np.abs(alpha).sum(axis=1)) if masses else (squares, squares)
+        if not masses:
+            return squares, squares
+        if alpha.shape[1] >= 2 * SUMMED:
+            return squares, squares, totals(alpha.T), totals(np.abs(alpha).T)
+        return squares, squares, alpha.sum(axis=1), np.abs(alpha).sum(axis=1)
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
     squares = product(mass, mass)
     weighted = squares if c is None else product(alpha, mass)
     if not masses:
         return squares, weighted
-    if type(mass) is np.ndarray and mass.ndim == 2:
-        every = np.ones(len(mass))
-        return squares, weighted, every @ mass, every @ np.abs(mass)
-    return squares, weighted, column_sums(mass), column_sums(np.abs(mass))
+    return squares, weighted, totals(mass), totals(np.abs(mass))
 
 
 def over_rows(loss: Loss, values: np.ndarray) -> Any:

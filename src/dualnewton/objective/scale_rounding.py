@@ -19,7 +19,7 @@ import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
 from dualnewton.objective.orthogonality import independence, room_of, within_reach
-from dualnewton.objective.rounding import FLOAT64
+from dualnewton.objective.rounding import FLOAT64, sums_in_parts
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
 if TYPE_CHECKING:
@@ -83,19 +83,20 @@ def _dual_errors(
         return 0.0, math.inf
     sizes = dual_sizes(unit.loss, alpha, unit.row_vectors, masses=True)
     n, sums, norms, of_labels = unit.n, roundoff.gamma(unit.n + 8), unit.data.feature_norms, unit.label_sums
+    in_parts = sums_in_parts(unit, alpha, roundoff)
     size, mass = 1.01 * math.sqrt(sizes.weighted), 1.01 * math.sqrt(sizes.squares)
     linear = 1.01 * size * math.sqrt(of_labels.labels) / n  # (1/n) Σ c_i |α_i y_i|
     squares, reach = sizes.weighted * (1.0 + 2.0 * sums), math.inf
     if problem.lam > 0.0:
-        share = _unbalanced(sizes, sums) if unit.fit_intercept else 0.0
-        moved = (min(share, 1.0) + sums) * mass
+        share = _unbalanced(sizes, in_parts) if unit.fit_intercept else 0.0
+        moved = (min(share, 1.0) + in_parts) * mass
         quadratic = float(along @ along) / (2.0 * problem.lam * n * n)
         error = (sums + share) * linear + 2.0 * roundoff.gamma(unit.d + 8) * quadratic
         error += 1.01 * moved * float((np.abs(along) + 0.5 * moved * norms) @ norms) / (problem.lam * n * n)
     else:
-        excess, theta = np.abs(along) + sums * mass * norms, np.abs(pair.w)
+        excess, theta = np.abs(along) + in_parts * mass * norms, np.abs(pair.w)
         if unit.fit_intercept:
-            excess = np.append(excess, abs(sizes.sums) + sums * mass * math.sqrt(n))
+            excess = np.append(excess, abs(sizes.sums) + in_parts * mass * math.sqrt(n))
             theta = np.append(theta, abs(pair.intercept))
         excess = excess.astype(np.float64)
         if (further := _orthogonal(problem, pair, excess)) is not None:

@@ -96,7 +96,7 @@ def _bound(
         costs += 1.01 * moves * math.sqrt(unit.label_sums.offsets)
     known += costs / n
     # 2. r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
-    error, d = analysis.sums * analysis.mass + moves, unit.d
+    error, d = analysis.in_parts * analysis.mass + moves, unit.d
     excess, theta = np.empty((unit.columns, d + unit.fit_intercept)), problem.view.joined(w, b)
     if off is not None:
         along = off[:, :d]

@@ -346,8 +346,8 @@ class Run:
 
     def _record(self, *, late: bool, exhausted: bool) -> None:
         """Add the certificates of the last step to the traces, call the callback, and set the status of models that end."""
-        callback, ends = self.request.callback, late or exhausted
-        if self.steps == 0 and self.plan.family is not None and self.request.cold and not ends:
+        callback, ends, iterates = self.request.callback, late or exhausted, self.plan.family is None
+        if self.steps == 0 and not iterates and self.request.cold and not ends:
             return  # a direct solver without a warm start: its solution is the first recorded point
         for track in self.open:
             is_new = track.certified_at == self.steps
@@ -358,7 +358,7 @@ class Run:
             if asked and not is_new:
                 self._end_early([track])
             if asked or is_new:
-                track.end(self.request, asked=asked, late=late, exhausted=exhausted)
+                track.end(self.request, asked=asked, late=late, exhausted=exhausted, iterates=iterates)
 
     def certified_last(self, number: int) -> bool:
         """Whether the last step has certified a point of this model, or of the same model in an inner run."""

@@ -15,6 +15,9 @@ from dualnewton.solvers.protocol import Method, Request
 STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
 """Number of consecutive certificates without a smaller gap, and relative gap below which these are attributed to rounding."""
 
+REDUCIBLE = 0.9
+"""Rounding errors, as a fraction of the wanted gap, up to which a smaller gap is expected to make both together small enough."""
+
 STEPS_WITHOUT_CERTIFICATE = 10
 """Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. In primal methods,
 whose gradient gives the gap, it is twice as large, or half the number of steps at the last certificate, if that is more."""
@@ -134,12 +137,14 @@ class Track:
         interrupted: bool = False,
         late: bool = False,
         exhausted: bool = False,
+        iterates: bool = False,
     ) -> None:
-        """Set the first status that applies to the model, if any."""
+        """Set the first status that applies to the model, if any; ``iterates`` if the method can decrease the gap further."""
         tol, gap, proof = request.tol, self.best.certificate.relative_gap, self.best
         stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
         if request.proved and (gap <= tol or stalled or self.stuck):
-            proof = proved(self.problem, self.best, tol)
+            moves = iterates and not (asked or interrupted or late or exhausted or self.stalled or self.stuck)
+            proof = proved(self.problem, self.best, tol, moves=moves)
         found = proof.certificate
         self.status = Status.first(
             {
@@ -161,17 +166,18 @@ class Track:
         return Result.of(self.best, self.status, trace=self.trace, plan=plan)
 
 
-def proved(problem: Any, pair: CertifiedPair, tol: float) -> CertifiedPair:
+def proved(problem: Any, pair: CertifiedPair, tol: float, *, moves: bool = False) -> CertifiedPair:
     """Return a pair with a bound on the rounding errors of its certificate.
 
     If the bound may miss the tolerance because of these errors alone, the certificate is computed in extended precision, if the
-    problem supports it.
+    problem supports it; but not while the method ``moves`` and a smaller gap would suffice: a step and a certificate take a
+    fraction of the time.
     """
     pair = problem.bounded_within(pair, tol)
     found = pair.certificate
     if found.rounding is None or found.meets(tol) or found.gap - found.rounding > tol * abs(found.primal):
         return pair
-    if not problem.extends:
+    if not problem.extends or (moves and found.rounding <= REDUCIBLE * tol * abs(found.primal)):
         return pair
     sharper = problem.extended(pair)
     return sharper if sharper.certificate.bound < found.bound else pair
