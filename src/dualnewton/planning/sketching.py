@@ -222,14 +222,20 @@ class SketchPolicy:
         """Whether a new matrix for each column is computed at the current point, for columns that the loss couples.
 
         A sketch does not contain the coupling, so that its gain cannot be predicted. New matrices are computed once the steps
-        since the last ones have cost ``renewal_margin`` times as much, if the remaining steps are expected to cost that, too.
+        since the last ones have cost ``renewal_margin`` times as much, if the remaining steps are expected to cost that, too:
+        of more rows if they are wanted and cost no more than that, else of as many as before.
         """
-        costs, margin = self.costs, self.costs.tuning.renewal_margin
+        costs, margin, state = self.costs, self.costs.tuning.renewal_margin, self.state
         if self.age < costs.tuning.longest_wait:
             return False
-        price = margin * costs.columns * costs.with_columns(1).sketch(self.state.rows) / costs.data_pass
-        waited = self.age - costs.tuning.longest_wait
-        return waited > price and self._left(gap, value) / max(self._speed(self.age // 2), 0.01) > price
+        worth = min(
+            self.age - costs.tuning.longest_wait, self._left(gap, value) / max(self._speed(self.age // 2), 0.01)
+        )
+        for rows in (self.next_rows, state.rows):
+            if margin * costs.columns * costs.with_columns(1).sketch(rows) < worth * costs.data_pass:
+                self.state = replace(state, chosen=rows)
+                return True
+        return False
 
     def ends(self, gap: float, value: float) -> bool:
         """Whether the next step, if it is as fast as those before, leaves clearly less than the wanted gap.

@@ -5,7 +5,10 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses
-from dualnewton.planning.sketching import Sketching
+from dualnewton.matrix.protocol import Profile
+from dualnewton.planning.costs import Costs
+from dualnewton.planning.sketching import Sketching, SketchPolicy
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal import shared_curvature
 from dualnewton.solvers.primal import sketching as hessians
 from tuned import tuned
@@ -147,3 +150,18 @@ def test_slow_steps_of_softmax_get_new_curvature(bought):
     assert len(bought) > K  # one at the start, then one for each class
     assert steps(tuning=tuned(renewal_margin=np.inf)) > 2.0 * with_new
     assert len(bought) == 1
+
+
+def test_new_curvature_of_softmax_has_the_rows_whose_cost_was_compared():
+    """Sparse rows, 5000 features: a noisy sketch of 1000 rows is renewed for 10 passes, and not doubled for 400."""
+    costs = Costs.of(Profile(100_000, 5_000, 2_000_000, 2e7, True, 8), DEFAULT).with_columns(4)
+    policy = SketchPolicy(costs, 1e-4, 1000, newton=False)
+    policy.ask_for(1000)
+    policy.begin(1.0, 100_000)
+    policy.watch(0.99, 1.0, 1.0)
+    assert policy.next_rows > 2000
+    while not policy.wants_another(1.0, 1.0, 1.0):
+        policy.watch(0.99 * policy.state.decrements[-1], 1.0, 1.0)
+    paid = costs.tuning.renewal_margin * costs.columns * costs.with_columns(1).sketch(policy.next_rows)
+    assert policy.next_rows == 1000
+    assert paid <= policy.age * costs.data_pass
