@@ -105,7 +105,8 @@ def _beginning(path: Path, wanted: Wanted, member: str | None) -> tuple[str, lis
         while True:
             more = stream.read(len(head) or HEAD)
             head, complete = head + more, len(more) < (len(head) or HEAD)
-            encoding = given or next((name for mark, name in MARKS.items() if head.startswith(mark)), UTF8)
+            marked = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+            encoding = marked if marked and given in (None, marked.removesuffix("-sig")) else given or UTF8
             lines = _decoded(path, head, encoding, complete=complete).splitlines()
             if complete:
                 return encoding, lines
@@ -119,10 +120,12 @@ def _blank(lines: Sequence[str]) -> int:
 
 
 def checked_encoding(name: str | None) -> str | None:
-    """Return the name of a codec, which Python must know."""
+    """Return the name of a codec of text, which Python must know."""
     try:
+        if name is not None:
+            "0".encode(name)  # refuses codecs of bytes, such as base64
         return None if name is None else codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise DataError(f"encoding must be a codec of Python, such as utf-8 or latin-1, got {name!r}") from None
 
 
@@ -146,8 +149,9 @@ def _decoded(path: Path, head: bytes, encoding: str, *, complete: bool) -> str:
     """Return the beginning of a file as text, without a character that is cut unless it is the complete file."""
     try:
         return codecs.getincrementaldecoder(encoding)().decode(head, complete)
-    except UnicodeDecodeError as error:
-        seen = f"byte {error.object[error.start]:#04x} in the first {max(len(head), HEAD) >> 10} KiB"
+    except UnicodeError as error:  # a UTF-16 stream without a byte order mark has no byte at fault
+        start = getattr(error, "start", None)
+        seen = str(error) if start is None else f"byte {head[start]:#04x} in the first {max(len(head), HEAD) >> 10} KiB"
         raise not_text(path, encoding, seen) from None
 
 

@@ -139,6 +139,7 @@ def _mean_and_scale(name: str, x: np.ndarray, weights: np.ndarray | None) -> tup
     They are those of scikit-learn's ``StandardScaler``, which takes milliseconds for a column, and minutes for a table of
     20,000 columns.
     """
+    weights = weights if weights is not None and weights.any() else None  # without any weight the fit itself is refused
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(np.average(x, weights=weights))
         rest = x - mean
