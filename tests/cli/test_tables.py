@@ -210,3 +210,17 @@ def test_weights_of_zero_and_wrong_names_are_refused(command, tmp_path):
     )
     wrong = refused(command("fit", place, "--target", "y", "--drop", "w", "--multiclass", "neither"))
     assert "multiclass must be one of softmax, ovr, got 'neither'" in wrong
+
+
+@pytest.mark.parametrize("ending", ["npz", "svm"])
+def test_a_model_of_a_table_refuses_other_data(command, tmp_path, ending):
+    # Its coefficients belong to standardised numbers: those of an array with as many columns would be taken for them.
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(100.0, 5.0, (40, 2)), np.arange(40) % 2
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    assert command("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m").code == 0
+    assert command("convert", tmp_path / "t.csv", tmp_path / f"t.{ending}", "--target", "y").code == 0
+    for name in ("predict", "evaluate", "certify"):
+        assert "the model encodes the columns of a table" in refused(
+            command(name, tmp_path / "m", tmp_path / f"t.{ending}")
+        )
