@@ -144,10 +144,12 @@ def test_models_that_are_none(command, files, tmp_path, name, content, message):
 
 @pytest.mark.parametrize("name", ["predict", "evaluate", "certify"])
 def test_data_of_another_width(command, files, name):
-    command("fit", "good.csv", "--out", "m.model")
-    np.save("three.npy", np.ones((2, 3)))
-    np.save("three.y.npy", np.array([0, 1]))
+    for width, place in ((2, "two"), (3, "three")):
+        np.save(f"{place}.npy", np.ones((2, width)))
+        np.save(f"{place}.y.npy", np.array([0, 1]))
+    command("fit", "two.npy", "--out", "m.model")
     assert "three has 3 features, the model was fitted on 2" in refused(command(name, "m.model", "three.npy"))
+    command("fit", "good.csv", "--out", "m.model")
     assert "no column 'x'" in refused(command(name, "m.model", "other.csv"))
 
 
@@ -205,3 +207,18 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     run = subprocess.run(script, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert run.stdout == "prediction\n"
     assert run.stderr == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that can close standard output")
+def test_commands_run_without_a_standard_output(tmp_path):
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{k},{k % 3}\n" for k in range(30)))
+    run = f'"{sys.executable}" -m dualnewton'
+    fit = f"{run} fit t.csv --target y --out m >&- && {run} predict m t.csv >&- && {run} datasets >&-"
+    said = subprocess.run(fit, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused(command, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "is a pipe or a device, expected a file" in refused(command("fit", tmp_path / "pipe"))

@@ -1,6 +1,9 @@
 """Facts and tables fit on narrow terminals, and are one line each where the output is no terminal."""
 
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -100,3 +103,15 @@ def test_a_narrow_screen_shows_the_gap_instead_of_a_bar(width, bar, monkeypatch)
     line.close()
     assert ("─" in out.getvalue()) is bar
     assert "fit: starting" in out.getvalue()
+
+
+def test_characters_that_the_output_cannot_encode_are_escaped(tmp_path):
+    # Standard output is ASCII in the locale C, and cp1252 if it is redirected on Windows, which lacks Greek letters.
+    place = tmp_path / "data.csv"
+    place.write_text(
+        "größe,y\n" + "".join(f"{k % 7},{'τέλος' if k % 2 else 'b'}\n" for k in range(20)), encoding="utf-8"
+    )
+    run = [sys.executable, "-m", "dualnewton", "fit", place, "--target", "y"]
+    said = subprocess.run(run, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    assert r"\u03c4\u03ad\u03bb\u03bf\u03c2" in said.stdout

@@ -200,3 +200,27 @@ def test_a_single_feature_can_be_fitted_and_predicted(command, tmp_path):
 def test_repeated_names_are_refused_before_the_fit(command, tmp_path):
     (tmp_path / "t.csv").write_text("a,a,y\n1,2,0\n2,1,1\n3,4,1\n")
     assert "every column must have its own name, got 'a' 2 times" in refused(command("fit", "t.csv"))
+
+
+def test_weights_of_zero_and_wrong_names_are_refused(command, tmp_path):
+    place = tmp_path / "zero.csv"
+    place.write_text("x,w,y\n" + "".join(f"{k},0,{k % 2}\n" for k in range(12)))
+    assert "sample_weight must have a positive entry" in refused(
+        command("fit", place, "--target", "y", "--weights", "w")
+    )
+    wrong = refused(command("fit", place, "--target", "y", "--drop", "w", "--multiclass", "neither"))
+    assert "multiclass must be one of softmax, ovr, got 'neither'" in wrong
+
+
+@pytest.mark.parametrize("ending", ["npz", "svm"])
+def test_a_model_of_a_table_refuses_other_data(command, tmp_path, ending):
+    # Its coefficients belong to standardised numbers: those of an array with as many columns would be taken for them.
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(100.0, 5.0, (40, 2)), np.arange(40) % 2
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    assert command("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m").code == 0
+    assert command("convert", tmp_path / "t.csv", tmp_path / f"t.{ending}", "--target", "y").code == 0
+    for name in ("predict", "evaluate", "certify"):
+        assert "the model encodes the columns of a table" in refused(
+            command(name, tmp_path / "m", tmp_path / f"t.{ending}")
+        )

@@ -162,3 +162,25 @@ def test_binomial_counts_are_weights_of_a_logistic_regression():
     np.testing.assert_allclose(weighted.coef_, single.coef_, rtol=1e-8)
     np.testing.assert_allclose(weighted.intercept_, single.intercept_, rtol=1e-8)
     assert weighted.certificate_.relative_gap <= 1e-12
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 1.5, 2.0])
+def test_the_score_of_a_constant_target(power):
+    # As R² in scikit-learn: 1 for a perfect prediction, 0 for another. Folds of rare counts often have zeros only.
+    X, y = np.random.default_rng(0).standard_normal((20, 3)), np.full(20, 3.0)
+    model = dn.TweedieRegressor(power=power).fit(X, y + np.abs(X[:, 0]))
+    assert model.score(X, y) == 0.0
+    assert model.score(X, np.where(X[:, 1] > 0.0, 3.0, 99.0), sample_weight=(X[:, 1] > 0.0).astype(float)) == 0.0
+    model.coef_, model.intercept_ = np.zeros(3), np.log(4.0) if power else 4.0
+    assert model.score(X, model.predict(X)) == 1.0
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5])
+def test_the_score_of_means_that_underflow(power):
+    X, y = np.array([[1.0], [2.0], [3000.0]]), np.array([2.0, 1.0, 0.0])
+    model = dn.TweedieRegressor(power=power, alpha=0.0).fit(X, y)
+    model.coef_, model.intercept_ = np.array([-1.0]), 1.7
+    assert model.predict(X)[2] == 0.0
+    assert 0.0 < model.score(X, y) <= 1.0
+    zeros = dn.PoissonRegressor().fit(X, np.zeros(3)) if power == 1.0 else model
+    assert zeros.score(X, np.zeros(3)) in (0.0, 1.0)

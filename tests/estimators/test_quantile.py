@@ -274,3 +274,15 @@ def test_coefficients_are_exactly_zero_before_the_vertex_is_known(shape, monkeyp
     best = Theirs(alpha=0.15).fit(wide, y)
     assert model.certificate_.relative_gap <= 1e-4
     assert np.count_nonzero(model.coef_) <= 1.5 * np.count_nonzero(np.abs(best.coef_) > 1e-10)
+
+
+@pytest.mark.parametrize("shift", [1e3, 1e5])
+def test_features_far_from_zero(shift):
+    # b takes up the means of the features: P(w, b) of shifted features has the same minimum.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 5))
+    y = X @ np.arange(1.0, 6.0) + rng.standard_normal(50)
+    here, there = (dn.QuantileRegressor(alpha=0.01).fit(rows, y) for rows in (X, X + shift))
+    assert there.certificate_.relative_gap <= there.tol
+    assert there.certificate_.primal == pytest.approx(here.certificate_.primal, rel=1e-5)
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-4)

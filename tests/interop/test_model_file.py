@@ -1,6 +1,7 @@
 """Models as files: what comes back, what is refused, and what a damaged file can do, which is nothing."""
 
 import builtins
+import importlib.metadata
 import json
 import pickle
 import warnings
@@ -88,6 +89,12 @@ def test_every_objective_can_be_saved(loss, penalty, tmp_path):
     classes = [0, 1] if objective.classifies else None
     model_for(classes, objective).save(tmp_path / "m")
     assert SavedModel.load(tmp_path / "m").objective == objective
+
+
+def test_a_library_that_is_not_installed_saves_models(monkeypatch):
+    # It may be on the path, or in a bundle without the metadata of its packages.
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: importlib.metadata.distribution(f"no {name}"))
+    assert model_for(None, Specification("squared", 0.3)).library == dn.__version__
 
 
 def test_the_file_can_be_read_without_the_library(tmp_path):

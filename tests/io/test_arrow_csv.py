@@ -98,3 +98,22 @@ def test_latin_1_has_a_way_out(tmp_path):
     found = data.read(path, encoding="latin-1")
     assert found.feature_names == ("Größe",)
     assert found.y.tolist() == ["é", "x"]
+
+
+@pytest.mark.parametrize("encoding", ["base64", "rot13", "hex", "undefined", "no such"])
+def test_an_encoding_must_be_one_of_text(tmp_path, encoding):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(data.DataError, match=f"encoding must be a codec of Python, .* got '{encoding}'"):
+        data.read(tmp_path / "a.csv", encoding=encoding)
+
+
+def test_text_without_a_byte_order_mark_is_not_utf_16(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(data.DataError, match="not UTF-16 text"):
+        data.read(tmp_path / "a.csv", encoding="utf-16")
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "utf-8-sig"])
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, encoding):
+    (tmp_path / "a.csv").write_text("\ufeffa,b,y\n1,2,3\n4,5,6\n", encoding="utf-8")
+    assert data.read(tmp_path / "a.csv", encoding=encoding).feature_names == ("a", "b")

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.io import arrow_csv, layout
 from dualnewton.io.frames import Frame, read_frame
 from dualnewton.io.source import Wanted
 from dualnewton.preprocessing import Choices, Encoding, Kind, roles_of
@@ -276,3 +277,36 @@ def test_a_target_of_dates_is_refused_with_the_name_of_the_file(tmp_path):
     found = read(tmp_path, "a,y\n1,2020-01-01\n2,2021-05-03\n")
     with pytest.raises(DualnewtonError, match=r"t\.csv: the target 'y' must hold numbers, categories"):
         examples_of(found, Wanted("y"))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [RNG.normal(5.0, 2.0, N), np.where(np.arange(N) % 2, 7.0, np.nextafter(7.0, 8.0)), RNG.normal(1e9, 1e-3, N)],
+)
+def test_means_and_scales_are_those_of_scikit_learn(values, weighted, tmp_path):
+    weights = RNG.integers(0, 3, N).astype(float) if weighted else None
+    scaler = StandardScaler().fit(values[:, None], sample_weight=weights)
+    frame = frame_of(pd.DataFrame({"x": values, "other": WITH_HOLES}), tmp_path)
+    roles = roles_of(frame.table, ["x"], Choices(numeric=frozenset({"x"})), frame.decimal)
+    (column,) = Encoding.fit(frame, roles, weights=weights).columns
+    assert column.mean == pytest.approx(scaler.mean_[0], rel=1e-14)
+    assert column.scale == pytest.approx(scaler.scale_[0], rel=1e-7)
+
+
+def test_a_column_whose_squares_overflow_is_named(tmp_path):
+    frame = frame_of(pd.DataFrame({"small": WITH_HOLES, "large": 1e300 * RNG.normal(size=N)}), tmp_path)
+    with pytest.raises(DualnewtonError, match="'large' must hold numbers whose squares are finite, got"):
+        encoding_of(frame)
+
+
+def test_lines_may_be_longer_than_the_parts_of_a_file_that_are_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(layout, "HEAD", 64)
+    monkeypatch.setattr(arrow_csv, "PARSED", 64)
+    names, place = [f"gene_{j}" for j in range(100)], tmp_path / "wide.csv"
+    X = RNG.normal(size=(5, 100)).round(3)
+    rows = [";".join(names), *(";".join(str(x) for x in row).replace(".", ",") for row in X)]
+    place.write_text("\n".join(rows) + "\n")
+    frame = read_frame(place, Wanted())
+    assert frame.names == tuple(names)
+    np.testing.assert_array_equal(frame.table.to_pandas().to_numpy(), X)

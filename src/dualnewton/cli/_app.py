@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import shlex
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -69,6 +71,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error in the user's input is shown as one line with exit code 2, Ctrl-C gives exit code 130."""
     arguments = sys.argv[1:] if arguments is None else arguments
     code = None
+    if sys.stdout is None:  # the process was started without one
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        # A name, a label or a Greek letter that the encoding of the output lacks is escaped, as on standard error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # ctx.obj passes the command line to the command, which writes it into reports and models.
         typed = shlex.join(["dualnewton", *arguments])

@@ -79,6 +79,8 @@ def problems_from(
     parameters : floats or None
         Parameters of the loss; None is the default.
     """
+    if multiclass is not None:
+        among("multiclass", multiclass, (SOFTMAX, REST))
     labels = labels_of(dataset)
     chosen = among("loss", loss, LOSSES) if loss is not None else ("logistic" if are_classes(labels) else "squared")
     classes = np.unique(labels) if Specification(chosen).classifies else None

@@ -177,7 +177,12 @@ def data_for(
         raise DualnewtonError(
             f"the model encodes tables, and {source} is read in pieces, whose columns must be numbers: leave out --memory"
         )
-    if encoding is None or not is_table(source):
+    if encoding is not None and not is_table(source):
+        # Numbers of the table are standardised and categories are columns of 0 and 1, in the matrix of the model alone.
+        raise DualnewtonError(
+            f"the model encodes the columns of a table, and {source} is none: give a CSV or Parquet file with these columns"
+        )
+    if encoding is None:
         required = {"labelled": labelled, "with_offset": with_offset}
         dataset = replace(columns, target=wanted.target).read(source, wanted.weights, memory=wanted.memory, **required)
         return _complete(Encoded(dataset), columns.offset)

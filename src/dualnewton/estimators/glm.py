@@ -14,7 +14,7 @@ from dualnewton.estimators._base import CertifiedRegressor, solver_names
 from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import opened
-from dualnewton.interop.generalised_linear import generalised_linear
+from dualnewton.interop.generalised_linear import explained_deviance, generalised_linear
 from dualnewton.interop.model_file._saved import LARGEST
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
@@ -113,12 +113,9 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return D², the fraction of the deviance explained: 1 − D(y, prediction)/D(y, mean of y)."""
-        from sklearn.metrics import d2_tweedie_score
-
         X, y, sample_weight = opened(X, y, sample_weight)
         predicted = on_host(self.predict(X, offset=offset))
-        more = {"sample_weight": on_host(sample_weight), "power": self._log_power or 0.0}
-        return float(d2_tweedie_score(np.asarray(on_host(y), dtype=np.float64), predicted, **more))
+        return explained_deviance(on_host(y), predicted, self._log_power or 0.0, on_host(sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

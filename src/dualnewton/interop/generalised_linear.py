@@ -34,6 +34,25 @@ def deviance(power: float, link: str = "auto") -> tuple[str, dict[str, float]]:
     )
 
 
+def explained_deviance(y: Any, means: Any, power: float, sample_weight: Any = None) -> float:
+    """Return D², the fraction of the deviance explained: 1 − D(y, means)/D(y, mean of y).
+
+    Where y is constant, and the second deviance zero, it is 1 for perfect means and 0 for others, as R² in scikit-learn. Means
+    that underflow to zero, which have no logarithm, are replaced by the least positive number.
+    """
+    from sklearn.metrics import d2_tweedie_score, mean_tweedie_deviance
+
+    y, means = np.asarray(y, dtype=np.float64), np.asarray(means, dtype=np.float64)
+    least = np.finfo(float).tiny
+    means = np.maximum(means, least) if power else means
+    seen = y if sample_weight is None else y[np.asarray(sample_weight) > 0.0]
+    more = {"sample_weight": sample_weight, "power": power}
+    with np.errstate(over="ignore"):
+        if len(y) < 2 or np.ptp(seen) > 0.0:
+            return float(d2_tweedie_score(y, means, **more))
+        return float(mean_tweedie_deviance(y, means, **more) <= 4.0 * least)
+
+
 def generalised_linear(model: Any, n: int, power: float | None = None) -> Specification:  # noqa: ARG001
     """Return the objective of a model of this library or of scikit-learn; ``power`` is given if the class implies it."""
     loss, parameters = deviance(model.power, model.link) if power is None else deviance(power)

@@ -15,8 +15,8 @@ from dualnewton.io.source import Rows, Wanted
 from dualnewton.io.streams import reading
 from dualnewton.io.words import MISSING
 
-PARSED = 1 << 20
-"""Bytes that one thread parses at a time."""
+PARSED, WIDE = 1 << 20, 4
+"""Bytes that one thread parses at a time, at least this many per character of a line: Arrow needs blocks of a line or more."""
 
 
 class NotPlainError(Exception):
@@ -41,7 +41,7 @@ def options(layout: Layout, *, first: bool = True, quotes: bool = True, **conver
 
     return {
         "read_options": csv.ReadOptions(
-            block_size=PARSED,
+            block_size=max(PARSED, WIDE * layout.longest),
             column_names=list(layout.names),
             skip_rows=layout.blank if first else 0,
             skip_rows_after_names=int(layout.has_names and first),

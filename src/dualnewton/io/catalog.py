@@ -212,6 +212,10 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
         return _adapted(load(source, progress), Wanted(**options))
     if path.is_dir():
         raise DataError(f"{source!r} is a folder, expected a file")
+    if path.exists():
+        raise DataError(
+            f"{source!r} is a pipe or a device, expected a file, which is read more than once: save the data first"
+        )
     if "://" in source:
         raise DataError(f"{source!r} is an address, expected a file: download it first")
     is_path = bool(path.suffix or set(source) & set("/\\"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Frame:
     has_names: bool = True
     layout: Layout | None = None
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
         return tuple(self.table.column_names)
@@ -141,7 +142,7 @@ def _read(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
 
     layout = layout_of(path, wanted)
     refuse_repeated(path, layout.names)
-    types = {name: pa.string() for name in layout.names if name in text or name in layout.codes}
+    types = {name: pa.string() for name in {*text, *layout.codes}.intersection(layout.names)}
     try:
         with reading(path, wanted.report) as stream:
             table = typed(stream, layout, types)

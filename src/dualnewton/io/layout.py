@@ -15,8 +15,8 @@ from dualnewton.io.source import Wanted
 from dualnewton.io.streams import reading, stem
 from dualnewton.io.words import MISSING, TARGETS, are_codes, is_number
 
-HEAD = 1 << 16
-"""Bytes of a file from which its layout is found."""
+HEAD, FEWEST = 1 << 16, 2
+"""Bytes of a file from which its layout is found, and complete lines: more bytes are read if these hold fewer."""
 
 LINES = 100
 """Lines of it that are examined for the decimal mark."""
@@ -59,6 +59,8 @@ class Layout:
         Empty lines before the first one.
     codes : tuple of str
         Columns whose first values are digits, some with a leading zero: postal codes, telephone numbers and the like.
+    longest : int
+        Length of the longest of the first lines.
     """
 
     encoding: str
@@ -68,6 +70,7 @@ class Layout:
     has_names: bool
     blank: int
     codes: tuple[str, ...] = ()
+    longest: int = 0
 
 
 def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
@@ -80,17 +83,10 @@ def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
     DataError
         If the file is empty.
     """
-    with reading(path, member=member) as stream:
-        head = stream.read(HEAD)
-    encoding = checked_encoding(wanted.encoding) or next(
-        (name for mark, name in MARKS.items() if head.startswith(mark)), UTF8
-    )
-    lines = _decoded(path, head, encoding).splitlines()
-    blank = next((k for k, line in enumerate(lines) if line.strip()), len(lines))
+    encoding, lines = _beginning(path, wanted, member)
+    blank = _blank(lines)
     if blank == len(lines):
         raise DataError(f"{path}: the file is empty, expected a table with one example per line")
-    if len(lines) > blank + 1 and len(head) == HEAD:
-        lines.pop()  # the last line may be cut
     delimiter = "\t" if stem(path).suffix.lower() == ".tsv" else _delimiter(lines[blank])
     rows = _rows(lines[blank : blank + LINES], delimiter)
     first = tuple(value.strip() for value in rows[0]) or ("",)
@@ -99,14 +95,37 @@ def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
     decimal = checked_decimal(wanted.decimal) or _decimal(rows[has_names:])
     values = itertools.zip_longest(*rows[has_names:], fillvalue="")
     codes = tuple(name for name, column in zip(names, values, strict=False) if are_codes(column))
-    return Layout(encoding, delimiter, decimal, names, has_names, blank, codes)
+    return Layout(encoding, delimiter, decimal, names, has_names, blank, codes, max(map(len, lines)))
+
+
+def _beginning(path: Path, wanted: Wanted, member: str | None) -> tuple[str, list[str]]:
+    """Return the encoding and the first lines of a file: at least the first two, however long they are."""
+    head, given, complete = b"", checked_encoding(wanted.encoding), False
+    with reading(path, member=member) as stream:
+        while True:
+            more = stream.read(len(head) or HEAD)
+            head, complete = head + more, len(more) < (len(head) or HEAD)
+            marked = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
+            encoding = marked if marked and given in (None, marked.removesuffix("-sig")) else given or UTF8
+            lines = _decoded(path, head, encoding, complete=complete).splitlines()
+            if complete:
+                return encoding, lines
+            if len(lines) - _blank(lines) > FEWEST:
+                return encoding, lines[:-1]  # the last line may be cut
+
+
+def _blank(lines: Sequence[str]) -> int:
+    """Return the number of empty lines before the first one with text."""
+    return next((k for k, line in enumerate(lines) if line.strip()), len(lines))
 
 
 def checked_encoding(name: str | None) -> str | None:
-    """Return the name of a codec, which Python must know."""
+    """Return the name of a codec of text, which Python must know."""
     try:
+        if name is not None:
+            "0".encode(name)  # refuses codecs of bytes, such as base64
         return None if name is None else codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise DataError(f"encoding must be a codec of Python, such as utf-8 or latin-1, got {name!r}") from None
 
 
@@ -126,11 +145,14 @@ def are_names(first: Sequence[str], wanted: Wanted) -> bool:
     return bool(known) or all(not is_number(name) and name.lower() not in MISSING - {""} for name in first)
 
 
-def _decoded(path: Path, head: bytes, encoding: str) -> str:
+def _decoded(path: Path, head: bytes, encoding: str, *, complete: bool) -> str:
+    """Return the beginning of a file as text, without a character that is cut unless it is the complete file."""
     try:
-        return codecs.getincrementaldecoder(encoding)().decode(head, len(head) < HEAD)
-    except UnicodeDecodeError as error:
-        raise not_text(path, encoding, f"byte {error.object[error.start]:#04x} in the first {HEAD >> 10} KiB") from None
+        return codecs.getincrementaldecoder(encoding)().decode(head, complete)
+    except UnicodeError as error:  # a UTF-16 stream without a byte order mark has no byte at fault
+        start = getattr(error, "start", None)
+        seen = str(error) if start is None else f"byte {head[start]:#04x} in the first {max(len(head), HEAD) >> 10} KiB"
+        raise not_text(path, encoding, seen) from None
 
 
 def not_text(path: Path, encoding: str, seen: str) -> EncodingError:

@@ -76,20 +76,16 @@ class Numeric:
     def fit(
         cls, role: Role, column: Any, decimal: str, *, standardise: bool, lenient: bool, weights: np.ndarray | None
     ) -> Numeric:
-        """Compute the numbers with scikit-learn's ``SimpleImputer`` and ``StandardScaler``; the latter uses weights."""
-        from sklearn.impute import SimpleImputer
-        from sklearn.preprocessing import StandardScaler
-
-        x = values.numbers(role.name, column, decimal, lenient=lenient, order=role.order)[:, None]
-        boolean = role.kind is Kind.BOOLEAN
-        imputer = SimpleImputer(strategy="most_frequent" if boolean else "median").fit(x)
+        """Compute the replacement of missing values, then the weighted mean and the standard deviation with it."""
+        x = values.numbers(role.name, column, decimal, lenient=lenient, order=role.order)
+        missing = np.isnan(x)
+        boolean, known = role.kind is Kind.BOOLEAN, x[~missing]
+        fill = float(known.mean() > 0.5 if boolean else np.median(known))
         mean, scale = 0.0, 1.0
         if standardise and not boolean:
-            scaler = StandardScaler().fit(imputer.transform(x), sample_weight=weights)
-            mean, scale = float(scaler.mean_[0]), float(scaler.scale_[0])
-        missing = bool(np.isnan(x).any())
-        fill = float(imputer.statistics_[0])
-        return cls(role.name, role.kind.value, fill, mean, scale, missing, lenient, role.order)
+            x[missing] = fill
+            mean, scale = _mean_and_scale(role.name, x, weights)
+        return cls(role.name, role.kind.value, fill, mean, scale, bool(missing.any()), lenient, role.order)
 
     def __post_init__(self) -> None:
         if self.kind not in ("number", "boolean", "date"):
@@ -135,6 +131,27 @@ class Numeric:
         yield slice(None), 0, (x - self.mean) / self.scale
         if self.indicator:
             yield missing, 1, 1.0
+
+
+def _mean_and_scale(name: str, x: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
+    """Return the mean and the standard deviation; 1 for the latter if the values differ by rounding errors only.
+
+    They are those of scikit-learn's ``StandardScaler``, which takes milliseconds for a column, and minutes for a table of
+    20,000 columns.
+    """
+    weights = weights if weights is not None and weights.any() else None  # without any weight the fit itself is refused
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(np.average(x, weights=weights))
+        rest = x - mean
+        variance = float(np.average(np.square(rest), weights=weights) - np.average(rest, weights=weights) ** 2)
+    if not np.isfinite(variance):
+        raise DualnewtonError(
+            f"the column {name!r} must hold numbers whose squares are finite, got {x[np.argmax(np.abs(x))]:.3g}: "
+            "use a larger unit, or leave the column out (--drop)"
+        )
+    total = len(x) if weights is None else float(weights.sum())
+    rounding = total * np.finfo(float).eps * variance + (total * mean * np.finfo(float).eps) ** 2
+    return mean, 1.0 if variance <= rounding else float(np.sqrt(variance))
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ class Encoding:
     def matrix(self, frame: Frame) -> Matrix:
         """Encode a table that has the columns of the fit, in any order, possibly with other columns."""
         frame = self.named(frame)
-        absent = [column.name for column in self.columns if column.name not in frame.names]
+        there = set(frame.names)
+        absent = [column.name for column in self.columns if column.name not in there]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             raise DualnewtonError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -51,8 +50,10 @@ def of_this_version(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def version() -> str:
-    """Return the version of this library."""
-    return importlib.metadata.version("dualnewton")
+    """Return the version of this library, which need not be installed: it may be on the path, or in a bundle."""
+    import dualnewton
+
+    return dualnewton.__version__
 
 
 def now() -> str:

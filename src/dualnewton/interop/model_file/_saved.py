@@ -268,9 +268,9 @@ class SavedModel:
             return float(np.average(self.classes[codes] == self.predict(X, offset=offset), weights=weights))
         y = np.asarray(y, dtype=float)
         if (power := self.objective.power) is not None:
-            from sklearn.metrics import d2_tweedie_score
+            from dualnewton.interop.generalised_linear import explained_deviance
 
-            return float(d2_tweedie_score(y, self.predict(X, offset=offset), sample_weight=weights, power=power))
+            return explained_deviance(y, self.predict(X, offset=offset), power, weights)
         spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
         missed = weights @ (y - self.predict(X, offset=offset)) ** 2
         return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")

@@ -139,7 +139,8 @@ class InteriorPoint(Method):
         single: bool = False,
     ) -> None:
         self.single, self.corrections = single, corrections
-        self.tol, self.largest_system, sizes = tol, largest_system, root_mean_squares(starts[0][0].data)
+        self.tol, self.largest_system, first = tol, largest_system, starts[0][0]
+        sizes = root_mean_squares(first.data, intercept=first.fit_intercept)
         self.problems = [problem for problem, _ in starts]
         self.views = [View(problem, sizes) for problem in self.problems]
         with_penalty = self.views[0].thresholds

@@ -15,13 +15,23 @@ import numpy as np
 
 from dualnewton.matrix import Data
 
+LEAST_VARIANCE = 1e-12
+"""Variance of a feature, as a fraction of its mean square, below which it is a rounding error."""
+
 SMALL_PART = 10.0
 """s or t absorbs a rounding error if it is this many times as large."""
 
 
-def root_mean_squares(data: Data) -> np.ndarray:
-    """Return r_j of each feature; 1 for a feature that is zero."""
-    squares = data.column_norms(np.full(data.n, 1.0 / data.n))
+def root_mean_squares(data: Data, *, intercept: bool = False) -> np.ndarray:
+    """Return r_j of each feature; 1 for a feature that is zero.
+
+    With an intercept r_j is the deviation from the mean of the feature, since b takes up the mean; at least that of rounding.
+    """
+    each = np.full(data.n, 1.0 / data.n)
+    squares = data.column_norms(each)
+    if intercept:
+        means = np.square(data.transposed_times(each))
+        squares = np.maximum(squares - means, LEAST_VARIANCE * squares)
     return np.sqrt(np.where(squares > 0.0, squares, 1.0))
 
 
