@@ -18,8 +18,9 @@ from sklearn.datasets import load_digits
 import dualnewton as dn
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import predicted
+from dualnewton.planning.rates import Rates
 from dualnewton.planning.small import small_plan
-from dualnewton.planning.tuning import DEFAULT, Rates
+from dualnewton.planning.tuning import DEFAULT
 from tuned import tuned
 
 MEAN, WORST = 1.1, 5.5

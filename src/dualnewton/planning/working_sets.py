@@ -53,6 +53,7 @@ class SetSizes:
         """
         rough = None
         if profile is not None:
+            # A Newton step on m features has m³/6 multiplications.
             rough = math.ceil((6.0 * Costs.of(profile, tuning).data_pass * tuning.rates.factorise) ** (1.0 / 3.0))
         return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning, rough)
 
@@ -137,7 +138,7 @@ def compiles_walk(problem: Problem, tuning: Tuning) -> bool:
     With more features than examples it has many linear systems, and NumPy takes ten times as long for them.
     """
     n, d = problem.n, problem.d
-    return tuning.wide_walk < n < d and n * d > tuning.small_entries // 4 and walks(problem, tuning)
+    return tuning.wide_walk < n < d and n * d > tuning.wide_walk_share * tuning.small_entries and walks(problem, tuning)
 
 
 def selects_features(problem: Problem) -> bool:
