@@ -68,9 +68,74 @@ def test_a_number_in_the_planner_would_be_seen():
     assert list(numbers_in("def f(costs):\n    return 1.3 * costs.d > 2 * costs.n - 1")) == [(1.3, 2)]
 
 
+# Constants of solvers -----------------------------------------------------------------------------------------------------------
+
+ALLOWED = {
+    "rounding: what is smaller is none, a diagonal is increased by so much, digits were lost by cancellation": """
+        CANCELLED CURVED DEPENDENT EXACT FINEST FLAT FLOAT32_RATIO LEVEL LIFT LIFTS LOOSEST MARGINS NEGLIGIBLE NOTHING OUTSIDE
+        RESIDUALS ROUNDED ROUNDING SAME SETTLED SHORTEST SINGLE SINGULAR SMALL_PART SNAP SPANNED TIE TIGHTEST TINY TOLERANCE
+        TRUSTED ZERO""",
+    "counts that end a loop, and trials in vain after which the rest is rounding": """
+        HALVINGS IDLE IN_VAIN MAX_NEWTON_STEPS MAX_SWEEPS MOST MOST_IN_VAIN MOST_NEWTON MOST_PENALTIES MOST_PRODUCTS MOST_PROXIMAL
+        MOST_REFINEMENTS MOST_SETS MOST_STEPS MOST_SWEEPS MOST_TRIALS MOST_VANISHING PATIENCE PRODUCTS REFINED ROUNDS SECANTS
+        SHORTENED SHORTER SLOW STEPS TRIALS""",
+    "accuracy that an inner problem needs, as a fraction of what is left of the outer one": """
+        BETWEEN CORRECTED ENOUGH FINE FINER FOCUSED_RESIDUAL FRACTION INEXACT INNER KNOT LOOSELY NEAR NEARLY PREDICTED REDUCTION
+        RESIDUAL ROUGHLY SAMPLED SAMPLE_GAP SHARE SHARPER TIGHTER VIOLATION WELL_BELOW""",
+    "rules of steps: line searches, damping, centrality, extrapolation, shrinking, growing sets": """
+        APART BOUNDARY CALM CALMER CARE CENTRAL CLOSE DAMPING DECIDED ENTERING FALL FALLS FEWEST FIRST FULL GAIN GROWTH HALVED
+        INACTIVE INSIDE KEPT LAST LEAST LEAST_DAMPING LONGEST MEMORY MORE NARROWER REACH RIPE SHORT SHRINK SHRINKS SLOWLY SPREAD
+        START STEEP STRONG SUFFICIENT SWEEPS WIDTH WILDER WORSE""",
+    "statistics: how many samples estimate a mean, when estimates are trusted": """
+        CANDIDATES ENOUGH EVEN EXACT FEW HOPELESS NOTICED OBSERVED RARE REFINED ROUGH""",
+    "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST",
+    "work that is counted, in epochs": "PASSES STEP_EPOCHS",
+    "pieces of work between two looks at the deadline, or in a cache": """
+        AHEAD AT_ONCE CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
+    "layout of arrays: lengths from which another order of the same operations is faster in NumPy": """
+        FEW_REFINEMENTS LONG SHORT SMALL""",
+}
+"""Names of the numbers that may stand in the modules of solvers, by what they are. A number that decides which of two methods of
+computing the same costs less belongs into :class:`dualnewton.solvers.crossovers.Crossovers` instead."""
+
+
+OTHER_PARTS = (ast.JoinedStr, ast.Dict, ast.Set, ast.List, ast.Lambda, ast.Subscript, ast.comprehension)
+"""Parts of expressions that are no numbers."""
+
+
+def constants_in(source):
+    """The names that a module gives to numbers, such as ``A, B = 1 << 14, math.log(2.0)``."""
+    for node in ast.parse(source).body:
+        parts = list(ast.walk(node.value)) if isinstance(node, ast.Assign) else []
+        values = [type(part.value) for part in parts if isinstance(part, ast.Constant)]
+        made = bool(parts) and isinstance(parts[0], ast.Call) and ast.unparse(parts[0].func).split(".")[0] != "math"
+        others = made or any(isinstance(part, OTHER_PARTS) for part in parts)
+        if values and set(values) <= {int, float} and not others:
+            names = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            yield from (name.id for name in names)
+
+
+def test_solvers_have_no_tuned_numbers_of_their_own():
+    allowed = {name for names in ALLOWED.values() for name in names.split()}
+    paths = sorted((SOURCE / "solvers").rglob("*.py"))
+    found = {path.relative_to(SOURCE).as_posix(): set(constants_in(text_of(path))) for path in paths}
+    assert len(set.union(*found.values())) > 100
+    assert {path: names - allowed for path, names in found.items() if not names <= allowed} == {}
+    assert allowed - set.union(*found.values()) == set()
+
+
+def test_a_number_of_a_solver_would_be_seen():
+    source = "RENT, TALL = 36.0, 1 << 10\nWORDS = ('a', 2)\nREACH = math.log(1e3)\nEMPTY = np.zeros(3)"
+    assert list(constants_in(source)) == ["RENT", "TALL", "REACH"]
+
+
+# All of them -----------------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("record", [Rates, Tuning])
 def test_every_tuned_number_is_used(record):
     """A number that nothing reads would be tuned in vain."""
-    nodes = (node for path in FILES for node in nodes_of(text_of(path)) if path.name != "tuning.py")
+    records = {"tuning.py", "crossovers.py"}
+    nodes = (node for path in FILES for node in nodes_of(text_of(path)) if path.name not in records)
     used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     assert {each.name for each in fields(record)} - used == set()

@@ -63,6 +63,11 @@ class Sketching:
         return products * (self.costs.data_pass + self.costs.applied(rows)) < self.costs.sketch(rows)
 
     @property
+    def updated_share(self) -> float:
+        """The share of the rows up to which a sum over all rows is updated by those whose weight has changed."""
+        return self.costs.tuning.updated_share
+
+    @property
     def first_preconditioner(self) -> int:
         """The number of rows of the first preconditioner of conjugate gradients."""
         return self.costs.first_sketch

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dualnewton.planning.rates import GPU, Rates
+from dualnewton.solvers.crossovers import Crossovers
 
 
 @dataclass(frozen=True)
-class Tuning:
-    """All tuned numbers of the planner.
+class Tuning(Crossovers):
+    """All tuned numbers: those of solvers, which it inherits, and those of the planner.
 
     A *pass* is one evaluation of the objective and its gradient on all examples; an *epoch* visits each example once. A *sketch*
     is a Hessian estimated from sampled rows. The cost of a sketch is often stated in passes.
@@ -192,15 +193,11 @@ class Tuning:
         Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.
     least_memory, most_memory, memory_share : int, int, float
         Bounds on the number of L-BFGS correction pairs; between them, the number that costs this share of a pass.
-    largest_matrix : int
-        Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     always_square : int
         Largest number of features for which a d×d Hessian is formed, however few the rows.
     single_products : float
         Least number of multiplications of a Gram matrix for which single precision is considered.
 
-    least_set : int
-        Number of features of a working set whose matrix is always formed.
     large_set_factor, most_together : float, int
         For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs more
         per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to this
@@ -213,15 +210,9 @@ class Tuning:
         Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
     summed_features : int
         Largest number of features whose matrix that model may compute at once.
-    walk_share : float
-        Share of the features with a slope beyond their threshold at w = 0 above which that model uses the matrix of all.
     wide_walk, wide_walk_share : int, float
         Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
         entries of X than this share of ``small_entries``.
-    path_ladder : float
-        Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
-    thin_share : float
-        Share of nonzero entries up to which gathered features stay sparse.
     matrix_entries : float
         A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
 
@@ -368,22 +359,17 @@ class Tuning:
     least_memory: int = 10
     most_memory: int = 40
     memory_share: float = 0.5
-    largest_matrix: int = 4000
     always_square: int = 128
     single_products: float = float(1 << 22)
     # Working sets
-    least_set: int = 64
     large_set_factor: float = 3.0
     most_together: int = 2000
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
     largest_walk: int = 2000
     summed_features: int = 256
-    walk_share: float = 0.7
     wide_walk: int = 32
     wide_walk_share: float = 0.25
-    path_ladder: float = 0.3
-    thin_share: float = 0.05
     matrix_entries: float = 2.0
     # Direct solutions
     kink_system: int = 2000

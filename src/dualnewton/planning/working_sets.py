@@ -61,16 +61,6 @@ class SetSizes:
         """Whether models of this many features are solved roughly while others may be missing."""
         return self.rough is not None and features >= self.rough
 
-    @property
-    def largest_matrix(self) -> int:
-        """Maximum number of features whose matrix is factorised."""
-        return self.tuning.largest_matrix
-
-    @property
-    def thin_share(self) -> float:
-        """The share of nonzero entries up to which gathered features stay sparse."""
-        return self.tuning.thin_share
-
     def by_entries(self, stored: int, features: int) -> bool:
         """Whether sparse features with this many stored entries are updated one by one, without their matrix."""
         return by_entries(self.tuning, stored, features)
