@@ -13,7 +13,7 @@ from sklearn.base import MultiOutputMixin
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._session import Session, direct_result
+from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
 from dualnewton.interop.sklearn_objectives import linear_regression
 from dualnewton.interop.specification import Specification
@@ -24,7 +24,7 @@ from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
-from dualnewton.run.result import Result
+from dualnewton.run.result import Result, direct_result
 from dualnewton.run.track import proved
 
 EXPANDED = 1 << 24
