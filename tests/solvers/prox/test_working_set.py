@@ -110,7 +110,7 @@ def small_sets(monkeypatch):
         found = places(self, features)
         assert type(self.rows) in (np.ndarray, sp.csr_array)
         assert self.rows.shape == (self.features.size, self.data.n)
-        seen.append(("csr" if sp.issparse(self.rows) else "dense", self.count))
+        seen.append(("csr" if sp.issparse(self.rows) else "dense", self.features.size))
         return found
 
     monkeypatch.setattr(Gathered, "places", watched)
