@@ -22,16 +22,6 @@ class Crossovers:
         Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
         joint steps: one costs several epochs, and 20 and more where many examples are free.
 
-    copied_entries : int
-        Entries of X up to which one dense block is copied with a column of ones for the intercept.
-    checked_entries : int
-        Entries of X from which on another evaluation takes longer than an estimate of the rounding errors of an exact step.
-    block_sample, least_block_sample, block_sample_rows : int
-        Newton's method on one dense block first solves a sample, one of ``block_sample`` rows, if the sample has this many rows,
-        and this many for each unknown.
-    block_sample_steps, quasi_newton_passes : int
-        Most Newton steps on that sample; and most L-BFGS steps on all rows after it, where a Hessian takes longer than several
-        passes.
     undecided_share, undecided_entries : float, int
         Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
         remains, and if they have so many entries.
@@ -69,14 +59,7 @@ class Crossovers:
     # Dual rounds
     active_share: float = 0.7
     quick_rounds: float = 0.05
-    # Newton's method and interior points on one dense block
-    copied_entries: int = 1 << 16
-    checked_entries: int = 1 << 14
-    block_sample: int = 8
-    least_block_sample: int = 512
-    block_sample_rows: int = 4
-    block_sample_steps: int = 10
-    quasi_newton_passes: int = 8
+    # Steps on one dense block
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
     factorised_unknowns: int = 150

@@ -10,7 +10,6 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
-from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct import newton, risk
 from dualnewton.solvers.direct.block import Block
 from tuned import GENERAL
@@ -164,12 +163,13 @@ def test_the_general_method_goes_on_where_a_direct_solution_misses_the_tolerance
 @pytest.mark.parametrize("scale", [0.5, 3.0], ids=["too short", "too long"])
 def test_the_solution_of_a_sample_is_shortened_where_it_fits_too_well(scale, monkeypatch):
     """The factor is near the minimum along x, given all rows; a point that is too short stays as it is."""
+    monkeypatch.setattr(newton, "SAMPLED", 1)
     monkeypatch.setattr(newton, "SECANTS", 30)
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
     own, best = risk.Risk.of(problem, Block(problem.data)), dn.solve(problem, tol=1e-10)
     x = scale * own.vector(best.w, best.intercept)
     margins = scale * (X @ best.w + best.intercept)
-    assert newton._best_factor(own, x, margins, 1) == pytest.approx(min(1.0, 1.0 / scale), rel=1e-3)
+    assert newton._best_factor(own, x, margins) == pytest.approx(min(1.0, 1.0 / scale), rel=1e-3)
 
 
 def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeypatch):
@@ -191,12 +191,13 @@ def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeyp
 
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Softmax(3)], ids=["one column", "three columns"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_ones_beside_the_features_change_nothing(loss, fit_intercept):
+def test_ones_beside_the_features_change_nothing(loss, fit_intercept, monkeypatch):
     """The value, the gradient and the Hessian of the risk are the same with and without a column for the intercept."""
     y = SIGNS if loss.columns == 1 else np.arange(N) % 3
     problem = dn.Problem(X, y, loss, lam=1e-2, fit_intercept=fit_intercept, sample_weight=WEIGHTS)
     copied = risk.Risk.of(problem, Block(problem.data))
-    bordered = risk.Risk.of(problem, Block(problem.data, Crossovers(copied_entries=0)))
+    monkeypatch.setattr(risk, "COPIED", 0)
+    bordered = risk.Risk.of(problem, Block(problem.data))
     assert bordered.border is fit_intercept
     assert not copied.border
     x = 0.1 * np.random.default_rng(3).standard_normal(copied.ridge.size)

@@ -18,10 +18,9 @@ from dualnewton.losses import Curvature
 from dualnewton.matrix.factors import solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
-from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.risk import Point, Risk
-from dualnewton.solvers.direct.squares import is_exact
+from dualnewton.solvers.direct.squares import PASSED, is_exact
 from dualnewton.solvers.primal.lbfgs import CURVED
 from dualnewton.solvers.primal.line_search import first_length, line_minimum
 
@@ -31,9 +30,15 @@ SUFFICIENT, MOST_TRIALS = 1e-4, 8
 ROUNDING = 1e-14
 """Relative change of the objective that counts as rounding."""
 
+SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
+"""A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
+
 SAMPLE_GAP = 0.1
 """The sample is solved to a gap of this fraction of unknowns over its rows, which is about the relative accuracy of its solution,
 or until a step promises no more than that accuracy."""
+
+SAMPLE_STEPS, PASSES = 10, 8
+"""Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
 
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 """The golden ratio, whose multiples are spread evenly between whole numbers."""
@@ -47,8 +52,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     risk = Risk.of(problem, block)
-    x, sampled = risk.vector(*(start or _nothing(problem))), block.crossovers if start is None else None
-    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled)
+    x, sampled = risk.vector(*(start or _nothing(problem))), start is None
+    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
     return Found(*risk.model(x), steps)
 
 
@@ -64,21 +69,21 @@ def _nothing(problem: Problem) -> Start:
 
 
 def _minimised(
-    risk: Risk, x: np.ndarray, goal: float, most: int, deadline: float, level: float, sampled: Crossovers | None
+    risk: Risk, x: np.ndarray, goal: float, most: int, deadline: float, level: float, *, sampled: bool
 ) -> tuple[np.ndarray, int]:
     """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
     at most ``level`` of the objective.
 
-    A sample of the rows is solved first, if they are many by the numbers ``sampled``, and these are given.
+    ``sampled`` says whether a sample of the rows may be solved first, if they are many.
     """
-    steps, sample = 0, None if sampled is None else _sample(risk, sampled)
-    if sampled is None or sample is None:
+    steps, sample = 0, _sample(risk) if sampled else None
+    if sample is None:
         at = risk.at(x, risk.margins(x))
     else:
-        x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline, sampled)
+        x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
         margins = risk.margins(x)
-        t = _best_factor(risk, x, margins, sampled.block_sample)
-        at, passes = _quasi_newton(risk, risk.at(t * x, t * margins), goal, sampled.quasi_newton_passes)
+        t = _best_factor(risk, x, margins)
+        at, passes = _quasi_newton(risk, risk.at(t * x, t * margins), goal)
         steps += -(-passes // 2)
     stuck = steps > 0 and _is_close(risk, at, goal)
     while steps < most and not stuck:
@@ -129,9 +134,7 @@ def _least_squares(
     factor, steps, least = _factor(problem, block, risk), 0, math.inf
     if start is None:
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
-        if (
-            risk.rows.size >= block.crossovers.checked_entries
-        ):  # the whole step, unless its rounding errors are too large
+        if risk.rows.size >= PASSED:  # the whole step, unless its rounding errors are too large
             way = solved(factor, at.gradient)
             diagonal, end = np.square(np.tril(factor)).sum(axis=1) - risk.ridge, at.value - 0.5 * at.gradient @ way
             if is_exact(way[None], diagonal, risk.ridge[None, : problem.d], WELL_BELOW * tol * end):
@@ -165,41 +168,38 @@ def _factor(problem: Problem, block: Block, risk: Risk) -> np.ndarray:
 # From a sample of the rows ---------------------------------------------------------------------------------------------------
 
 
-def _sample(risk: Risk, sizes: Crossovers) -> np.ndarray | None:
-    """Return the rows of the sample, if there is to be one: one of each ``block_sample`` consecutive rows.
+def _sample(risk: Risk) -> np.ndarray | None:
+    """Return the rows of the sample, if there is to be one: one of each ``SAMPLED`` consecutive rows.
 
     Multiples of the golden ratio choose it, so that a periodic order of the rows does no harm; random numbers take longer.
     """
-    share = sizes.block_sample
-    size = risk.n // share
-    if size < max(sizes.least_block_sample, sizes.block_sample_rows * risk.ridge.size):
+    size = risk.n // SAMPLED
+    if size < max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size):
         return None
     places = np.arange(size)
-    return share * places + (share * (GOLDEN * places % 1.0)).astype(np.intp)
+    return SAMPLED * places + (SAMPLED * (GOLDEN * places % 1.0)).astype(np.intp)
 
 
-def _solve_sample(
-    own: Risk, x: np.ndarray, goal: float, most: int, deadline: float, sizes: Crossovers
-) -> tuple[np.ndarray, int]:
+def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: float) -> tuple[np.ndarray, int]:
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     accuracy = own.ridge.size / own.n
-    near, limit = max(goal, WELL_BELOW * SAMPLE_GAP * accuracy), min(most, sizes.block_sample_steps)
-    x, steps = _minimised(own, x, near, limit, deadline, accuracy, sizes)
-    return x, -(-steps // sizes.block_sample)
+    near, limit = max(goal, WELL_BELOW * SAMPLE_GAP * accuracy), min(most, SAMPLE_STEPS)
+    x, steps = _minimised(own, x, near, limit, deadline, accuracy, sampled=True)
+    return x, -(-steps // SAMPLED)
 
 
-def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray, share: int) -> float:
-    """Return about the t ≤ 1 for which the objective at tx is least, from the margins of one of ``share`` rows.
+def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:
+    """Return about the t ≤ 1 for which the objective at tx is least, from the margins of some of the rows.
 
     The solution of a sample fits its own rows too well: its margins are too large, and the Hessian there is too small. A few
     secants of the slope along x, between t = 0 and t = 1, suffice: the first steps on all rows correct the rest.
     """
-    part = np.arange(0, risk.n, share)  # copies: the values of these rows only, side by side
+    part = np.arange(0, risk.n, SAMPLED)  # copies: the values of every eighth row only, side by side
     rows, way = risk.vectors.part(part), margins[part]
-    nothing, pull, scale = np.zeros(way.shape), float(risk.ridge @ np.square(x)), len(margins) / len(way)
+    nothing, pull, share = np.zeros(way.shape), float(risk.ridge @ np.square(x)), len(margins) / len(way)
 
     def slope(t: float) -> float:
-        return t * pull + scale * slope_along(risk.loss, nothing, way, t, rows)
+        return t * pull + share * slope_along(risk.loss, nothing, way, t, rows)
 
     low, high, t = 0.0, 1.0, 1.0
     at_low, at_high = slope(low), slope(high)
@@ -214,12 +214,10 @@ def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray, share: int) -> 
     return low - at_low * (high - low) / (at_high - at_low)
 
 
-def _quasi_newton(risk: Risk, at: Point, goal: float, most: int) -> tuple[Point, int]:
-    """Take at most ``most`` steps of L-BFGS from the Hessian at a point; return where they end, and the passes, the Hessian one
-    of them.
-    """
+def _quasi_newton(risk: Risk, at: Point, goal: float) -> tuple[Point, int]:
+    """Take steps of L-BFGS from the Hessian at a point; return where they end, and the passes, of which the Hessian is one."""
     factor, pairs = risk.factor(at.margins, single=True), list[tuple[np.ndarray, np.ndarray, float]]()
-    for passes in range(most):
+    for passes in range(PASSES):
         if _is_close(risk, at, goal):
             return at, 1 + passes
         found, stuck = _step(risk, at, _corrected(factor, pairs, -at.gradient))
@@ -229,7 +227,7 @@ def _quasi_newton(risk: Risk, at: Point, goal: float, most: int) -> tuple[Point,
         if (product := float(s @ y)) > CURVED * math.sqrt(float(s @ s) * float(y @ y)):
             pairs.append((s, y, product))
         at = found
-    return at, 1 + most
+    return at, 1 + PASSES
 
 
 def _corrected(factor: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray, float]], q: np.ndarray) -> np.ndarray:

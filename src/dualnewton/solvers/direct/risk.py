@@ -29,6 +29,9 @@ SINGLE, NOTICED = 1e-7, 0.1
 """Error of an entry H_jk of the Hessian that is summed in float32, relative to (H_jj H_kk)^½, and the largest relative change of
 the curvature of a direction by such errors; L-BFGS corrects it."""
 
+COPIED = 1 << 16
+"""Entries of X up to which the rows are copied with a column of ones for the intercept."""
+
 
 class Point(NamedTuple):
     """x with its margins (without offsets), of shape (n,) or (n, K), the gradient of n P, and n P."""
@@ -75,7 +78,7 @@ class Risk:
         halves[:d] = 0.5 / ridge[:d]
         if problem.columns > 1:
             ridge, halves = np.tile(ridge, problem.columns), np.tile(halves, problem.columns)
-        rows = block.extended if free and problem.n * d <= block.crossovers.copied_entries else block.rows
+        rows = block.extended if free and problem.n * d <= COPIED else block.rows
         return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free)
 
     def part(self, chosen: np.ndarray) -> Risk:
