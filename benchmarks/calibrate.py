@@ -1,7 +1,7 @@
 """Time every method on a grid of problems, for the planner: ``python -m benchmarks.calibrate [FILE] [--loss NAME]``.
 
 Writes the times as JSON, with machine, versions and date, and prints the machine rates that this machine would be given
-(:class:`dualnewton.planning.tuning.Rates`). ``tests/planning/test_regret.py`` reads the file: it asks the planner for its choice
+(:class:`dualnewton.planning.rates.Rates`). ``tests/planning/test_regret.py`` reads the file: it asks the planner for its choice
 on the same problems, and bounds what that choice loses against the fastest method.
 """
 

@@ -26,6 +26,7 @@ QUICK = (
     "methods",
     "objective/test_problem.py",
     "objective/test_multinomial.py",
+    "planning/test_numbers.py",
     "planning/test_planner.py",
     "run/test_snapshot.py",
     "solvers/dual/test_block.py",

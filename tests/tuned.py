@@ -2,7 +2,8 @@
 
 from dataclasses import fields, replace
 
-from dualnewton.planning.tuning import DEFAULT, Rates
+from dualnewton.planning.rates import Rates
+from dualnewton.planning.tuning import DEFAULT
 
 RATES = {field.name for field in fields(Rates)}
 

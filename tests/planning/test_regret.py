@@ -18,8 +18,9 @@ from sklearn.datasets import load_digits
 import dualnewton as dn
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import predicted
+from dualnewton.planning.rates import Rates
 from dualnewton.planning.small import small_plan
-from dualnewton.planning.tuning import DEFAULT, Rates
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from tuned import tuned
 
 MEAN, WORST = 1.1, 5.5
@@ -108,9 +109,9 @@ def test_predicted_passes_of_softmax_grow_with_the_spread_of_scales_and_the_cond
     assert all(a < b for a, b in pairwise(cost(2.0, strength) for strength in (1.0, 0.01, 1e-4)))
 
 
-@pytest.mark.parametrize("record", [Rates, type(DEFAULT)])
+@pytest.mark.parametrize("record", [Rates, Tuning])
 def test_every_tuned_number_is_documented(record):
-    words = record.__doc__.replace(",", " ").split()
+    words = " ".join(each.__doc__ or "" for each in record.__mro__).replace(",", " ").split()
     assert [field.name for field in fields(record) if field.name not in words] == []
 
 

@@ -1,6 +1,7 @@
 """State is data: what a run remembers between steps is plain data, a method restored from it takes the same steps, and no object
 has many attributes that change."""
 
+import ast
 import copy
 import json
 from collections import defaultdict
@@ -13,6 +14,7 @@ from checkpoint_cases import CASES
 from dualnewton.run import loop
 from dualnewton.run.snapshot import decode, encode
 from dualnewton.solvers.protocol import Method, OuterMethod, SharedPasses
+from test_architecture import FILES, nodes_of, room_of, text_of
 
 MOST_CHANGING = 12
 """Attributes of an object that may change between steps."""
@@ -140,6 +142,30 @@ def test_no_object_has_many_attributes_that_change_and_every_method_is_seen(monk
         watched(case, monkeypatch, look, steps=5)
     assert {kind.__name__: names for kind, names in changing.items() if len(names) > MOST_CHANGING} == {}
     assert methods == set(concrete(Method))
+
+
+def assigned_later(kind):
+    """The attributes of a class that methods other than ``__init__`` assign, by its source."""
+    for method in kind.body:
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__":
+            for node in ast.walk(method):
+                stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                if stored and isinstance(node.value, ast.Name) and node.value.id == "self":
+                    yield node.attr
+
+
+def test_no_class_assigns_many_attributes_after_its_construction():
+    """As above, for classes that no case here drives through all of its ways."""
+    paths = [path for path in FILES if room_of(path) in ("solvers", "run", "planning")]
+    kinds = [node for path in paths for node in nodes_of(text_of(path)) if isinstance(node, ast.ClassDef)]
+    assert len(kinds) > 100
+    found = {kind.name: set(assigned_later(kind)) for kind in kinds}
+    assert {name: names for name, names in found.items() if len(names) > MOST_CHANGING} == {}
+
+
+def test_an_attribute_that_is_assigned_later_would_be_seen():
+    methods = "def __init__(self):\n        self.a = 1\n    def f(self):\n        self.b, self.c = 1, 2\n        self.b += self.a"
+    assert set(assigned_later(ast.parse(f"class A:\n    {methods}").body[0])) == {"b", "c"}
 
 
 def concrete(kind):

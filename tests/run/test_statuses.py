@@ -8,9 +8,11 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses
+from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.run.loop import Run
+from dualnewton.run.result import Status
 from tuned import tuned
 
 RNG = np.random.default_rng(11)
@@ -205,3 +207,22 @@ def test_a_run_on_fewer_rows_ends_inside_a_smaller_problem_with_a_true_certifica
     assert values(problem, result) == pytest.approx((result.certificate.primal, result.certificate.dual), rel=1e-13)
     assert whole.certificate.dual <= result.certificate.primal < problem.primal(np.zeros(3), 0.0)
     assert result.certificate.relative_gap < 1.0
+
+
+# The ladder ------------------------------------------------------------------------------------------------------------------
+
+PROOFS = {
+    "proved": (Certificate(1.0, 1.0 - 5e-7, rounding=1e-9), Status.CONVERGED, Status.CONVERGED),
+    "gap and rounding errors together exceed tol": (Certificate(1.0, 1.0 - 8e-7, rounding=4e-7), None, Status.ROUNDING),
+    "rounding errors exceed tol": (Certificate(1.0, 1.0, rounding=2e-6), Status.ROUNDING, Status.ROUNDING),
+    "the gap exceeds tol": (Certificate(1.0, 0.9, rounding=0.0), None, Status.NO_PROGRESS),
+}
+
+
+@pytest.mark.parametrize(("found", "running", "final"), PROOFS.values(), ids=PROOFS)
+def test_a_certificate_gives_the_status_of_a_run_and_of_a_model_without_one(found, running, final):
+    """Steps go on as long as they may help; a model that was computed without steps has the same ladder, and ends."""
+    assert Status.of(found, 1e-6, {}) is running
+    assert Status.of_final(found, 1e-6) is final
+    late = Status.of(found, 1e-6, {Status.TIME_LIMIT: True, Status.NO_PROGRESS: True})
+    assert late is (running or Status.TIME_LIMIT)

@@ -15,13 +15,11 @@ from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from dualnewton._cached import cached_property
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.matrix.workers import threads
-from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
-from dualnewton.planning.plan import Plan
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.loop import solved
-from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.start import has_model
 from dualnewton.solvers.protocol import Request
 from dualnewton.validation import positive
@@ -139,14 +137,6 @@ class Session:
         if self.line is not None:
             self.line(progress)
         return self.callback is not None and bool(self.callback(progress))
-
-
-def direct_result(pair: CertifiedPair, tol: float, plan: Plan, *, epochs: float = 1.0, model: int = 0) -> Result:
-    """Return the result of a model that was computed outside the loop, with the status that its certificate gives."""
-    found = pair.certificate
-    met = {Status.CONVERGED: found.meets(tol), Status.ROUNDING: found.relative_gap <= tol}
-    trace = Trace([Progress(epochs, 0.0, found, model=model)])
-    return Result.of(pair, Status.first(met) or Status.NO_PROGRESS, trace=trace, plan=plan)
 
 
 def seed_of(random_state: Any) -> Any:

@@ -13,7 +13,7 @@ from sklearn.base import MultiOutputMixin
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._session import Session, direct_result
+from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
 from dualnewton.interop.sklearn_objectives import linear_regression
 from dualnewton.interop.specification import Specification
@@ -24,7 +24,7 @@ from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
-from dualnewton.run.result import Result
+from dualnewton.run.result import Result, direct_result
 from dualnewton.run.track import proved
 
 EXPANDED = 1 << 24
@@ -247,7 +247,7 @@ def _seem_dependent(X: Any, *, fit_intercept: bool) -> bool:
 
     rows = linear.to_dense(X.rows(np.arange(0, X.n, X.n // some)))
     rows = rows - rows.mean(axis=0) if fit_intercept else rows
-    gram = rows.T @ rows
+    gram = linear.gram(rows.T)
     if not gram.diagonal().min() > 0.0:
         return False
     scale = 1.0 / np.sqrt(gram.diagonal())
@@ -303,14 +303,14 @@ class _System:
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _System:
         """Build the system; with an intercept the rows are centred by their weighted mean."""
-        X, Y = linear.to_dense(data.matrix.rows(slice(None))), data.y.reshape(len(data.y), -1)
-        (n, d), c = X.shape, data.sample_weight
+        rows, Y = linear.to_dense(data.matrix.rows(slice(None))), data.y.reshape(len(data.y), -1)
+        (n, d), c = rows.shape, data.sample_weight
         means = np.zeros(d), np.zeros(Y.shape[1])
         if fit_intercept:
             shares = np.full(n, 1.0 / n) if c is None else c / c.sum()
-            means = shares @ X, shares @ Y
+            means = shares @ rows, shares @ Y
         A, B = np.ones((n, d + fit_intercept), order="F"), np.subtract(Y, means[1], order="F")
-        np.subtract(X, means[0], out=A[:, int(fit_intercept) :])
+        np.subtract(rows, means[0], out=A[:, int(fit_intercept) :])
         s = None if c is None else np.sqrt(c)
         if s is not None:
             A, B = np.multiply(s[:, None], A, out=A), s[:, None] * B

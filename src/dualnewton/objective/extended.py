@@ -9,7 +9,7 @@ them are computed in the longer type. It takes about ten times as long as an ord
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton.losses import Loss
 from dualnewton.losses.rounding import DOUBLE, ULPS, Roundoff
+from dualnewton.matrix.extended import extended_pass
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
 from dualnewton.objective.scale_rounding import scale_bound
@@ -32,9 +33,6 @@ Long = np.longdouble
 UNIT = float(np.finfo(Long).eps) / 2.0
 EXTENDED = Roundoff(unit=UNIT, feasible=1e-15, terms=ULPS * UNIT, in_parts=False)
 """The number type of this module. Dual points of the Lasso are scaled by the norm of ᾱ that it computes, rounded to float64."""
-
-ENTRIES = 1 << 18
-"""Number of entries of X that are converted at a time (4 MiB)."""
 
 
 def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
@@ -71,14 +69,16 @@ def sums(
 
     ``value`` computes φ of some rows from their margins with offsets.
     """
-    K, total, full = problem.columns, Long(0.0), True
-    along = np.zeros((problem.d, K), dtype=Long)
-    for rows, X in _blocks(problem):
+    total, full = Long(0.0), True
+
+    def take(rows: slice, margins: np.ndarray) -> None:
+        nonlocal total, full
         own = problem.row_vectors.part(rows)
-        found = value(own.shifted((X @ w.T if K > 1 else X @ w) + b), rows)
+        found = value(own.shifted(margins + b), rows)
         full = full and found.dtype == Long
         total += found.sum() if own.c is None else own.c @ found
-        along += X.T @ mass[rows].reshape(-1, K)
+
+    along = extended_pass(problem.data, w, mass, take)
     return total, along, full
 
 
@@ -120,14 +120,6 @@ def scale_pair(problem: HuberScaleProblem, pair: CertifiedPair) -> CertifiedPair
         found = replace(found, alpha=alpha)
     bound = scale_bound(problem, found, roundoff=EXTENDED, along=along)
     return replace(found, alpha=pair.alpha).with_rounding(*bound)
-
-
-def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
-    """Yield slices of rows with their entries in extended precision."""
-    step = max(1, ENTRIES * problem.n // max(problem.data.profile.stored, 1))
-    for start in range(0, problem.n, step):
-        rows = slice(start, min(start + step, problem.n))
-        yield rows, problem.data.rows(rows).astype(Long)
 
 
 def precise(loss: Loss) -> Loss:

@@ -11,7 +11,11 @@ from functools import cached_property, lru_cache
 
 from dualnewton.matrix.memory import parts_of
 from dualnewton.matrix.protocol import Data, Profile, Work
-from dualnewton.planning.tuning import DEFAULT, Rates, Tuning
+from dualnewton.planning.rates import Rates
+from dualnewton.planning.tuning import DEFAULT, Tuning
+
+DOUBLE, INDEX = 8, 4
+"""Bytes of a number in float64, and of the column index of a stored entry."""
 
 
 @lru_cache(maxsize=16)
@@ -72,7 +76,7 @@ class Costs(Profile):
     @cached_property
     def reading(self) -> float:
         """Seconds to read all rows from their files; zero if they are in memory."""
-        size = self.stored * (self.itemsize + 4.0 * self.sparse)  # including column indices
+        size = self.stored * (self.itemsize + INDEX * self.sparse)
         return size / self.tuning.rates.file_bandwidth if self.on_disk else 0.0
 
     def _read(self, size: float, rates: Rates) -> float:
@@ -116,6 +120,7 @@ class Costs(Profile):
     def gram(self, rows: float) -> float:
         """Seconds for the Gram matrix of ``rows`` rows, gathered in memory, and its factor."""
         rates = self.gathered
+        # SciPy computes the products of sparse rows above the diagonal, too.
         per_pair = self.stored / self.n * (2.0 * rates.sparse_pair if self.by_entry else 1.0 / rates.multiply)
         return 0.5 * rows**2 * per_pair + rows**3 / 6.0 / rates.factorise
 
@@ -126,10 +131,10 @@ class Costs(Profile):
     def applied(self, rows: float) -> float:
         """Seconds of a solve with a sketch of ``rows`` rows: its factor is read twice, its rows too if they are fewer than d."""
         if rows >= self.d:
-            return self.columns * self._read(8.0 * self.d**2, self.tuning.rates)
+            return self.columns * self._read(DOUBLE * self.d**2, self.tuning.rates)
         rates = self.gathered
-        entry = rates.sparse_entry if self.by_entry else 8.0 / rates.memory_bandwidth
-        return self.columns * (self._read(8.0 * rows**2, rates) + 2.0 * rows * self.stored / self.n * entry)
+        entry = rates.sparse_entry if self.by_entry else DOUBLE / rates.memory_bandwidth
+        return self.columns * (self._read(DOUBLE * rows**2, rates) + 2.0 * rows * self.stored / self.n * entry)
 
     def by_pairs(self, rows: float, pairs: float) -> bool:
         """Whether Σ a aᵀ over sparse rows with ``pairs`` pairs of entries is summed pair by pair."""
@@ -147,11 +152,11 @@ class Costs(Profile):
         """Seconds of an epoch: a dual method visits each example once."""
         rates, visits = self.tuning.rates, self.n * self.tuning.rates.visited_row
         if self.sparse:
-            size = self.stored * (self.itemsize + 4.0)  # including column indices
+            size = self.stored * (self.itemsize + INDEX)
             read = size / rates.random_bandwidth if size > rates.cache_bytes else 0.0
             return visits + self.stored * rates.visited_entry + read
         size = self.stored * self.itemsize
-        return visits + size / ((2.0 if size <= rates.cache_bytes else 1.0) * rates.random_bandwidth)
+        return visits + size / (rates.random_cache_bandwidth if size <= rates.cache_bytes else rates.random_bandwidth)
 
     @cached_property
     def first_sketch(self) -> int:
@@ -178,7 +183,7 @@ class Costs(Profile):
         """
         rates, share = self.tuning.rates, self.tuning.paired_rows
         pairs = classes * (classes - 1) // 2
-        selected = rates.call / 3.0 + self.n * rates.drawn_row
+        selected = rates.call / self.tuning.selections_per_call + self.n * rates.drawn_row
         sums = pairs * (selected + self.outer(share * self.n, share * self.pairs)[0])
         return self.with_columns(classes).data_pass + sums + self.factor(classes * (self.d + 1))
 

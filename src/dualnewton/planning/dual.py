@@ -6,6 +6,7 @@ import math
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import DOUBLE
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -28,7 +29,7 @@ def sdca(facts: Facts, tau: Tau) -> Plan:
     """Plan minibatch SDCA."""
     _needs_a_dual_method("sdca", facts.problem)
     obstacle = why_not_compiled(facts, tau)
-    few = 16 if obstacle else 1
+    few = facts.tuning.numpy_sdca_block if obstacle else 1
     reason = "larger sets would cost minibatch SDCA more epochs" if tau == "auto" else "tau given by the user"
     return _dual_plan("sdca", facts, few if tau == "auto" else tau, reason, obstacle)
 
@@ -65,14 +66,16 @@ def _compiled_cost(facts: Facts) -> float:
 def _numpy_cost(facts: Facts, size: int) -> float:
     whole = size >= facts.costs.n
     smaller = facts.difficulty / math.sqrt(size)
-    epochs = 3.0 if whole and facts.has_hessian else expected_epochs(smaller, facts.tuning)
+    newton = whole and facts.has_hessian
+    epochs = facts.tuning.dual_newton_epochs if newton else expected_epochs(smaller, facts.tuning)
     return epochs * _numpy_epoch(facts, size)
 
 
 def _numpy_epoch(facts: Facts, size: int) -> float:
     rates = facts.tuning.rates
+    # A Cholesky factor of τ rows has τ³/6 multiplications.
     a_round = rates.numpy_round + size**2 * min(size, facts.costs.d) / 6.0 / rates.factorise
-    return facts.costs.n / size * a_round + 10.0 * facts.costs.data_pass
+    return facts.costs.n / size * a_round + facts.tuning.numpy_epoch_passes * facts.costs.data_pass
 
 
 def dual_epoch(facts: Facts) -> float:
@@ -108,10 +111,10 @@ def _size(facts: Facts) -> tuple[int, str]:
     costs = facts.costs
     if facts.problem.regularizer.form.is_general:
         # Per example, ∇g* costs about d/τ operations and the Gram block about τ/2 entries of a row.
-        size = max(8, round(math.sqrt(2.0 * costs.d * costs.n / max(1, costs.stored))))
+        size = max(facts.tuning.dense_block, round(math.sqrt(2.0 * costs.d * costs.n / max(1, costs.stored))))
         return min(size, costs.d), "blocks that balance the conjugate regularizer's gradient against their Gram matrix"
     if costs.sparse:
         return 1, "sparse rows one at a time: Gram matrices of blocks cost more than the epochs they save"
-    if 8 * costs.stored <= facts.tuning.rates.cache_bytes:
+    if DOUBLE * costs.stored <= facts.tuning.rates.cache_bytes:
         return 1, "dense rows that fit in the cache: one at a time is cheapest"
-    return 8, "dense rows that exceed the cache: the rows of a block are read once"
+    return facts.tuning.dense_block, "dense rows that exceed the cache: the rows of a block are read once"

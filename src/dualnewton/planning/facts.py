@@ -214,18 +214,28 @@ class Facts:
         return steps * (pass_ + call + products + costs.factor(K * (costs.d + 1)))
 
     def sampled_passes(self, size: int) -> float:
-        """Predict the passes to a relative gap of 1e-6 from the solution on a sample.
-
-        As for sketches, conjugate steps leave the fraction √(unknowns/size) of the error.
-        """
+        """Predict the passes from the solution on a sample: an evaluation, and steps whose speed is that of a sketch."""
         unknowns = self.classes * (self.costs.d + 1)
-        speed = 0.75 * math.log(size / unknowns)
-        return 1.0 + (math.log(self.conditioning / 1e-6) + 3.0) / speed
+        return 1.0 + self.starting_logarithm / sketch_speed(size, unknowns, self.tuning)
+
+    @cached_property
+    def starting_logarithm(self) -> float:
+        """The logarithm of the factor by which the gap decreases from w = 0 to ``predicted_gap``."""
+        return math.log(self.conditioning / self.tuning.predicted_gap) + self.tuning.starting_gap
 
     @cached_property
     def matrix_free(self) -> bool:
         """Whether Newton's method solves by conjugate gradients, since neither n×n nor d×d matrices may be factorised."""
         return min(self.costs.n, self.costs.d) > self.tuning.largest_matrix and self.has_hessian
+
+
+def sketch_speed(rows: float, unknowns: float, tuning: Tuning) -> float:
+    """Predict the logarithm of the factor by which a step on a sketch of more rows than unknowns divides the gap.
+
+    The eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(unknowns/rows), so that conjugate steps leave the fraction e of the
+    error.
+    """
+    return 0.5 * tuning.sketch_power * math.log(rows / unknowns)
 
 
 def _first_margins(problem: Problem, some: slice) -> np.ndarray:

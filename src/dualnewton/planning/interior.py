@@ -64,9 +64,10 @@ def sample_size(problem: Any, tuning: Tuning = DEFAULT) -> int | None:
     """Return the number of sampled rows of a first fit; the second fit uses the rows near its kinks and means of the other rows.
 
     With m rows in the sample, the error of a margin is about √(d/m) of its spread, and about n√(d/m) margins are within it: both
-    fits have the same size for m = (n√d)^(2/3). (The returned number is a few times that, since both estimates are rough.)
+    fits have the same size for m = (n√d)^(2/3). The returned number is ``aggregated_sample``
+    times that, since both estimates are rough.
     """
-    rows = math.ceil(2.0 * (problem.n * math.sqrt(problem.d + 1.0)) ** (2.0 / 3.0))
+    rows = math.ceil(tuning.aggregated_sample * (problem.n * math.sqrt(problem.d + 1.0)) ** (2.0 / 3.0))
     able = problem.loss.shifts and problem.data.capabilities.random_rows
     return rows if able and problem.n >= tuning.aggregated * rows else None
 

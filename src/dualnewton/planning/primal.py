@@ -6,7 +6,7 @@ import math
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.planning.eligible import is_joint
-from dualnewton.planning.facts import Facts
+from dualnewton.planning.facts import Facts, sketch_speed
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.working_sets import affordable, by_entries, compiles_walk, sums_at_once, takes_all, walks
 
@@ -81,8 +81,9 @@ def _proximal_cost(facts: Facts) -> float:
     every, used = _takes_all(facts), facts.used_features
     if walks(facts.problem, tuning):
         used = min(used, float(costs.n))
+    # A working set has up to twice as many features as are in use.
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
-    steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else 2.0)
+    steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else tuning.curved_steps)
     entries = costs.stored * size / costs.d
     if costs.sparse and not every and facts.columns == 1 and by_entries(tuning, entries, size):
         curvature = steps * tuning.column_sweeps * entries * tuning.rates.sparse_entry
@@ -137,14 +138,14 @@ def ihs_size(facts: Facts) -> int:
     if first >= n:
         return n
     # Either at least `enough` rows or at most d/2: numbers in between cost a d×d matrix that estimates the Hessian badly.
-    sizes = {max(enough, first)} | {min(n, first << doublings) for doublings in range(6)}
+    sizes = {max(enough, first)} | {min(n, first << doublings) for doublings in range(facts.tuning.doublings)}
     useful = [rows for rows in sorted(sizes) if rows >= enough or rows <= costs.d // 2]
     return min(useful, key=lambda rows: _ihs_cost(facts, rows))
 
 
 def _ihs_cost(facts: Facts, rows: int) -> float:
     costs, tuning = facts.sketch_costs, facts.tuning
-    sketches = 1.5 if facts.quadratic or facts.near else tuning.sketches
+    sketches = tuning.settled_sketches if facts.quadratic or facts.near else tuning.sketches
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if costs.is_dear(rows):  # the sketch is computed only if steps with a diagonal Hessian turn out to be slow
@@ -174,32 +175,31 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
 
 
 def _diagonal_passes(facts: Facts) -> float:
-    """Bound the passes with a diagonal Hessian, as for conjugate gradients."""
-    return 0.5 * math.sqrt(facts.conditioning) * math.log(1e6)
+    """Bound the passes with a diagonal Hessian, as for conjugate gradients: ½√κ ln(1/ε) for the condition number κ."""
+    return 0.5 * math.sqrt(facts.conditioning) * -math.log(facts.tuning.predicted_gap)
 
 
 def _needs_sketch(facts: Facts) -> bool:
     """Whether steps with a diagonal Hessian may turn out to be slow."""
-    return _diagonal_passes(facts) > 4.0 * facts.tuning.diagonal_passes
+    return _diagonal_passes(facts) > facts.tuning.slow_diagonal * facts.tuning.diagonal_passes
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:
-    """Predict the passes to a relative gap of 1e-6 from w = 0, with a sketch of ``rows`` rows."""
-    begin = 2.0 if facts.quadratic or facts.near else facts.tuning.newton_passes - 2.0
-    return begin + (math.log(facts.conditioning / 1e-6) + 3.0) / speed(facts, rows)
+    """Predict the passes from w = 0, with a sketch of ``rows`` rows."""
+    last = facts.tuning.last_passes
+    begin = last if facts.quadratic or facts.near else facts.tuning.newton_passes - last
+    return begin + facts.starting_logarithm / speed(facts, rows)
 
 
 def speed(facts: Facts, rows: int) -> float:
     """Predict the logarithm of the factor by which a pass divides the gap, with a sketch of ``rows`` rows.
 
-    With more rows than features the eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(d/rows), so that conjugate steps
-    leave the fraction e of the error. With fewer rows, the directions that the sketch does not span have a curvature of at most
-    trace/rows each. If n ≥ d, the diagonal is known exactly: relative to it, the largest eigenvalue is at most the number of
-    stored entries per row.
+    With fewer rows than features, the directions that the sketch does not span have a curvature of at most trace/rows each. If
+    n ≥ d, the diagonal is known exactly: relative to it, the largest eigenvalue is at most the number of stored entries per row.
+    Conjugate gradients take about ½√κ steps for each factor e of the error, κ the ratio of the eigenvalues.
     """
-    error = math.sqrt(facts.costs.d / rows)
-    if error < 0.9:
-        return -1.5 * math.log(error)
+    if math.sqrt(facts.costs.d / rows) < facts.tuning.sketch_error:
+        return sketch_speed(rows, facts.costs.d, facts.tuning)
     if facts.matrix_free and facts.costs.n >= facts.costs.d:
         return 1.0 / max(1.0, 0.5 * math.sqrt(facts.costs.stored / facts.costs.n))
     missed = (facts.conditioning - 1.0) * facts.costs.n / rows

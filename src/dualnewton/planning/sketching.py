@@ -9,6 +9,7 @@ from functools import cached_property
 
 from dualnewton.matrix.protocol import Data
 from dualnewton.planning.costs import Costs
+from dualnewton.planning.facts import sketch_speed
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 LARGEST_LOGARITHM = 700.0
@@ -60,6 +61,11 @@ class Sketching:
     def refines(self, rows: int, products: int) -> bool:
         """Whether this many products with the Hessian of all rows cost less than its sum over ``rows`` rows."""
         return products * (self.costs.data_pass + self.costs.applied(rows)) < self.costs.sketch(rows)
+
+    @property
+    def updated_share(self) -> float:
+        """The share of the rows up to which a sum over all rows is updated by those whose weight has changed."""
+        return self.costs.tuning.updated_share
 
     @property
     def first_preconditioner(self) -> int:
@@ -152,9 +158,11 @@ class SketchPolicy:
 
     @cached_property
     def memory(self) -> int:
-        """The number of L-BFGS correction pairs that are kept: those that cost half a pass."""
+        """The number of L-BFGS correction pairs that are kept: those that cost ``memory_share`` of a pass."""
         tuning = self.costs.tuning
-        affordable = int(0.5 * self.costs.data_pass / (6.0 * self.costs.d * tuning.rates.corrected_entry))
+        # For each pair, two vectors are read in the products of a solve, two in its combination, two when a pair is added.
+        of_pair = 6.0 * self.costs.d * tuning.rates.corrected_entry
+        affordable = int(tuning.memory_share * self.costs.data_pass / of_pair)
         return min(max(affordable, tuning.least_memory), tuning.most_memory)
 
     @property
@@ -180,13 +188,15 @@ class SketchPolicy:
         The first step on a sketch shows whether its noise slows the steps down. A later step that was shortened to almost
         nothing shows that the curvature changes quickly (squared hinge).
         """
-        state = self.state
+        state, tuning = self.state, self.costs.tuning
         age, noisy = self.age + 1, state.noisy
         if age == 1:
             first = state.decrements[0]
-            slow = decrement > (math.exp(-self.costs.tuning.fastest_step) if first < abs(value) else 0.5) * first
-            noisy = slow or step_length < 1e-3
-        unstable = state.unstable or (age > 1 and step_length < 0.1)
+            slow = (
+                decrement > (math.exp(-tuning.fastest_step) if first < abs(value) else tuning.noisy_decrement) * first
+            )
+            noisy = slow or step_length < tuning.noisy_step
+        unstable = state.unstable or (age > 1 and step_length < tuning.unstable_step)
         self.state = replace(state, decrements=(*state.decrements, decrement), noisy=noisy, unstable=unstable)
 
     @property
@@ -209,13 +219,13 @@ class SketchPolicy:
         changed = state.unstable or step_length < 1.0
         if not state.settled and (price < tuning.cheap_sketch or (changed and price < tuning.dear_sketch)):
             return True
-        patience = min(max(2, int(price / tuning.dear_sketch)), tuning.longest_wait)
+        patience = min(max(tuning.shortest_wait, int(price / tuning.dear_sketch)), tuning.longest_wait)
         if self.age < (patience if state.rows else tuning.speed_window):
             return False
         left = self._left(gap, value)
         # The speed of steps on a diagonal varies: the mean over all steps and over the later half is used.
         windows = [min(self.age, tuning.speed_window)] if state.rows else [self.age, self.age - self.age // 2]
-        speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
+        speed = max(sum(map(self._speed, windows)) / len(windows), tuning.stalled_step)
         return left / speed - left / self._expected_speed(rows) > price
 
     def _wants_renewal(self, gap: float, value: float) -> bool:
@@ -225,14 +235,13 @@ class SketchPolicy:
         since the last ones have cost ``renewal_margin`` times as much, if the remaining steps are expected to cost that, too:
         of more rows if they are wanted and cost no more than that, else of as many as before.
         """
-        costs, margin, state = self.costs, self.costs.tuning.renewal_margin, self.state
-        if self.age < costs.tuning.longest_wait:
+        costs, tuning, state = self.costs, self.costs.tuning, self.state
+        if self.age < tuning.longest_wait:
             return False
-        worth = min(
-            self.age - costs.tuning.longest_wait, self._left(gap, value) / max(self._speed(self.age // 2), 0.01)
-        )
+        steps_left = self._left(gap, value) / max(self._speed(self.age // 2), tuning.stalled_step)
+        worth = min(self.age - tuning.longest_wait, steps_left) * costs.data_pass
         for rows in (self.next_rows, state.rows):
-            if margin * costs.columns * costs.with_columns(1).sketch(rows) < worth * costs.data_pass:
+            if tuning.renewal_margin * costs.columns * costs.with_columns(1).sketch(rows) < worth:
                 self.state = replace(state, chosen=rows)
                 return True
         return False
@@ -263,7 +272,7 @@ class SketchPolicy:
         costs, tuning, state = self.costs, self.costs.tuning, self.state
         if self.age < tuning.longest_wait:
             return False
-        speed, refreshed = max(self._speed(self.age - self.age // 2), 0.01), state.refreshed
+        speed, refreshed = max(self._speed(self.age - self.age // 2), tuning.stalled_step), state.refreshed
         if state.before and not self.quadratic:  # the gain of the last sketch beyond the gain from its size
             rows, slower = state.before
             gained = speed / slower / (state.rows / rows) ** tuning.rows_exponent
@@ -275,7 +284,7 @@ class SketchPolicy:
             faster = (rows / state.rows) ** tuning.rows_exponent * refreshed
             return costs.sketch(rows) + left / faster * (costs.data_pass + costs.applied(rows))
 
-        sizes = [min(state.rows << doublings, self.most) for doublings in range(6)]
+        sizes = [min(state.rows << doublings, self.most) for doublings in range(tuning.doublings)]
         best = min(sizes[1:] if self.quadratic else sizes, key=cost)
         stay = left * (costs.data_pass + costs.applied(state.rows))
         if (best == state.rows and self.quadratic) or tuning.resketch_margin * cost(best) >= stay:
@@ -296,8 +305,7 @@ class SketchPolicy:
             return tuning.slowest_step
         if rows >= self.state.active:
             return tuning.fastest_step
-        expected = 1.5 * math.log(math.sqrt(rows / self.costs.d))
-        return min(max(expected, tuning.slowest_step), tuning.fastest_step)
+        return min(max(sketch_speed(rows, self.costs.d, tuning), tuning.slowest_step), tuning.fastest_step)
 
     @property
     def next_rows(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.costs import DOUBLE, Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -164,6 +164,7 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
     Gradients are tried first as long as they cost no more than the Cholesky factor of the n×n Gram matrix.
     """
     n, d = problem.n, problem.d
+    # A Cholesky factor of m rows has m³/6 multiplications.
     multiplications = max(n * n * d, (problem.columns * n) ** 3 // 6)
     if n >= d or multiplications > tuning.direct_multiplications or problem.scheme is not None:
         return None
@@ -185,7 +186,7 @@ def _gradient_cost(problem: Any, tuning: Tuning) -> float:
 def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
     """Seconds of the n×n Gram matrix, and of Newton's method on n coordinates for each model."""
     n = problem.n
-    few = Costs(n, n, n * n, 0.5 * n**3, False, 8, tuning=tuning)
+    few = Costs(n, n, n * n, 0.5 * n**3, False, DOUBLE, tuning=tuning)
     step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
     steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}.get(
         problem.loss.curvature, tuning.newton_passes

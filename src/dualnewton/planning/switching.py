@@ -190,9 +190,9 @@ class Switching:
         passes = tuning.restart_passes + math.log(relative_gap / self.tol) / gain
         sketches = 1.0
         if self.facts.quadratic:
-            passes = 2.0 if newton else passes
-        else:  # a new sketch at every Newton step, or at about every fourth
-            sketches += passes * (1.0 if newton else 0.25)
+            passes = tuning.last_passes if newton else passes
+        else:
+            sketches += passes * (1.0 if newton else tuning.renewed_sketches)
         return passes * (costs.data_pass + costs.applied(other.tau)) + sketches * costs.sketch(other.tau)
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:

@@ -6,146 +6,15 @@ than the fastest method on recorded times. They are one argument of a run, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from dualnewton.planning.rates import GPU, Rates
+from dualnewton.solvers.crossovers import Crossovers
 
 
 @dataclass(frozen=True)
-class Rates:
-    """Speeds of an ordinary processor core. Plans depend on the ratios of these numbers, not on their absolute values.
-
-    Attributes
-    ----------
-    link_bandwidth : float
-        Bytes per second of rows that are copied from the host's memory to a GPU.
-    file_bandwidth : float
-        Bytes per second of rows that are read from files in the system's cache (``benchmarks/DISK.md``).
-    cache_bytes : float
-        Bytes of data that stay in the cache from one pass to the next.
-    memory_bandwidth, cache_bandwidth : float
-        Bytes per second that a matrix-vector product reads from memory and from the cache.
-    multiply, factorise : float
-        Multiplications per second, each with an addition: of large matrix products, and of a Cholesky factorisation.
-    sparse_entry : float
-        Seconds per stored entry of a sparse matrix in a pass over the data.
-    sparse_pair : float
-        Seconds per pair of stored entries of a row in a Gram matrix of sparse rows.
-    gathered_pair : float
-        The same for features in a working set, whose products SciPy computes.
-    expanded_entry : float
-        Seconds per entry when sparse rows are expanded to dense ones.
-    margin : float
-        Seconds per example for its loss and its derivative.
-    call : float
-        Seconds of Python overhead per pass or sketch, independent of the size of the data.
-    drawn_row : float
-        Seconds per example to compute its sampling probability and to draw a sketch.
-    visited_row, visited_entry : float
-        Seconds of a dual round per example, and per stored entry of a sparse one.
-    random_bandwidth : float
-        Bytes per second of dense rows that a dual method reads from memory in random order.
-    corrected_entry : float
-        Seconds per coefficient and stored vector in a product with the limited-memory (L-BFGS) correction.
-    numpy_round : float
-        Seconds of Python overhead and small LAPACK calls in a dual round by NumPy.
-    kernel_loading : float
-        Seconds to load compiled kernels from their cache. Compiling them, once, takes ten times as long.
-    pass_scaling, product_scaling : float
-        Powers of the number of threads by which passes over the data, limited by memory bandwidth, and matrix products become
-        faster: 9 and 12 times at 16 threads.
-    round_scaling, model_scaling : float
-        The same for dual rounds, since most of a round depends on the one before it; and the power of the number of models that
-        threads take, whose rounds are independent. With it, ten models of 125000×100000 are fitted by rounds in 16 threads.
-    single_is_faster : bool
-        Whether matrix products in float32 take less time than in float64: half the time on a core.
-    """
-
-    link_bandwidth: float = 5e10
-    file_bandwidth: float = 7e8
-    cache_bytes: float = float(1 << 24)
-    memory_bandwidth: float = 1.4e10
-    cache_bandwidth: float = 4e10
-    multiply: float = 2.3e10
-    factorise: float = 1.2e10
-    sparse_entry: float = 1.6e-9
-    sparse_pair: float = 0.6e-9
-    gathered_pair: float = 5e-9
-    expanded_entry: float = 1e-9
-    margin: float = 9e-9
-    call: float = 1.5e-4
-    drawn_row: float = 2e-8
-    visited_row: float = 3e-8
-    visited_entry: float = 1.8e-9
-    random_bandwidth: float = 6.5e9
-    corrected_entry: float = 4e-10
-    numpy_round: float = 1e-4
-    kernel_loading: float = 0.25
-    pass_scaling: float = 0.78
-    product_scaling: float = 0.9
-    round_scaling: float = 0.08
-    model_scaling: float = 0.8
-    single_is_faster: bool = True
-
-    def on(self, threads: float, models: int = 1) -> Rates:
-        """Return the rates for a number of threads, which share the dual rounds of ``models`` models; calls use one thread."""
-        passes, products, rounds = (
-            threads**power for power in (self.pass_scaling, self.product_scaling, self.round_scaling)
-        )
-        rounds = max(rounds, min(threads, models) ** self.model_scaling)
-        return replace(
-            self,
-            memory_bandwidth=self.memory_bandwidth * passes,
-            cache_bandwidth=self.cache_bandwidth * passes,
-            multiply=self.multiply * products,
-            sparse_entry=self.sparse_entry / passes,
-            sparse_pair=self.sparse_pair / passes,
-            expanded_entry=self.expanded_entry / passes,
-            margin=self.margin / passes,
-            visited_row=self.visited_row / rounds,
-            visited_entry=self.visited_entry / rounds,
-            random_bandwidth=self.random_bandwidth * rounds,
-        )
-
-    def streamed(self, itemsize: int) -> Rates:
-        """Return the rates of a GPU to which each pass and Gram matrix copies the rows, with ``itemsize`` bytes per entry."""
-        link = self.link_bandwidth
-        return replace(
-            self,
-            memory_bandwidth=link,
-            cache_bandwidth=link,
-            sparse_entry=self.sparse_entry + (itemsize + 4) / link,  # including its column index
-            expanded_entry=self.expanded_entry + itemsize / link,
-        )
-
-
-GPU = Rates(
-    cache_bytes=0.0,
-    memory_bandwidth=2.8e12,
-    cache_bandwidth=2.8e12,
-    multiply=1.3e13,
-    factorise=4e11,
-    sparse_entry=1.6e-11,
-    sparse_pair=1e-11,
-    expanded_entry=1.7e-12,
-    margin=1e-11,
-    call=1.3e-3,
-    drawn_row=2e-11,
-    single_is_faster=False,
-)
-"""Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
-
-``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.2 ms for 4 GB), ``multiply`` and
-``expanded_entry`` of weighted Gram matrices in float64 (5.5 ms for 10,000,000×100, 36 ms for 1,000,000×1000), and
-``sparse_entry`` of passes over CSR rows. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on
-the GPU: their Gram matrices are of sampled rows, in memory. ``call`` is the interpreter's time of a pass, a matrix or a sample of
-rows, with the work around it, and about twice what ``python -m benchmarks.gpu_timeline`` shows for one: with 0.65 ms, the first
-sketch of 1,000,000×2000 has fewer rows than features, and a fit takes 87 ms and 14 passes instead of 50 ms and 8. What is not set
-here is not done on a GPU, and is as on a core.
-"""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """All tuned numbers of the planner.
+class Tuning(Crossovers):
+    """All tuned numbers: those of solvers, which it inherits, and those of the planner.
 
     A *pass* is one evaluation of the objective and its gradient on all examples; an *epoch* visits each example once. A *sketch*
     is a Hessian estimated from sampled rows. The cost of a sketch is often stated in passes.
@@ -182,6 +51,12 @@ class Tuning:
         Largest number of examples for which a NumPy round of SDNA takes all of them as one block.
     numpy_block : int
         Examples per NumPy round of SDNA on larger data.
+    numpy_sdca_block : int
+        Examples per NumPy round of minibatch SDCA: few, since more of them shorten its steps, but more than one, for a round
+        takes as long in the interpreter as the arithmetic of many examples.
+    dense_block : int
+        Examples per round of SDNA on dense rows that exceed the cache, and the least number with a regularizer whose ∇g* is
+        computed for all features at once.
     norm_sample : int
         Number of sampled rows from which the mean squared norm of all rows is estimated.
     overlap_sample : int
@@ -191,17 +66,30 @@ class Tuning:
     expanded_share : float
         Share of nonzero entries above which sparse rows that fit in the cache are made dense.
 
+    predicted_gap : float
+        Relative gap to which the effort of smooth losses is predicted.
+    starting_gap : float
+        Logarithm of the gap at w = 0 over the conditioning times the optimum.
     newton_passes : float
         Passes of Newton's method from w = 0 to a relative gap of 1e-6.
+    last_passes : float
+        Those of them that are near the optimum, and those of a quadratic loss.
     near_passes : float
         The same from the solution of a similar problem (warm start).
     certificate_passes : float
         Passes for certificates and for the first evaluation.
-    sketches : float
-        Sketches per run of sketched Newton from w = 0.
-    diagonal_passes, sketch_needed : float
+    selections_per_call : float
+        Number of selections of rows by their weights that take as long, apart from reading the weights, as the call of a pass.
+    sketches, settled_sketches : float
+        Sketches per run of sketched Newton from w = 0; and for quadratic losses, or from the solution of a similar problem.
+    sketch_power, sketch_error : float
+        A step on a sketch divides the gap by the power ``sketch_power`` of 1/e, for e = √(features/rows) up to ``sketch_error``.
+    doublings : int
+        Sizes of sketches that are compared, each with twice the rows of the one before.
+    diagonal_passes, sketch_needed, slow_diagonal : float
         If a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: the least number of
-        passes it then takes, and the share of badly conditioned runs that need a sketch later.
+        passes it then takes; the share of badly conditioned runs that need a sketch later; and the multiple of these passes
+        that the bound of conjugate gradients exceeds in a badly conditioned run.
     missed_curvature : float
         Passes per factor e of the gap, divided by the square root of the curvature that a sketch of few rows leaves out.
     changed_rows : float
@@ -224,6 +112,10 @@ class Tuning:
         For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
     epochs_fixed, epochs_per_conditioning : float
         Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
+    dual_newton_epochs : float
+        Epochs of SDNA with all examples in one block, which is Newton's method on the dual.
+    numpy_epoch_passes : float
+        Passes that cost as much as the products with X in an epoch of NumPy rounds.
     kinked_epochs : float
         Factor on these epochs if the regularizer has kinks or bounds.
     kinked_rounds_fixed, kinked_rounds_per_root : float
@@ -242,10 +134,11 @@ class Tuning:
         (refinements included), and operations on a row's slopes that cost about as much as its loss.
     interior_corrections, correction_passes : int, float
         Centrality corrections per step of that method, used if its matrix costs more than this many pairs of products.
-    aggregated : float
-        Least ratio of examples to sampled rows for which a kinked loss is solved on a sample, then on few rows and mean rows.
-    working_set_steps : float
-        Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
+    aggregated, aggregated_sample : float
+        Least ratio of examples to sampled rows for which a kinked loss is solved on a sample, then on few rows and mean rows; and
+        the rows of that sample, as a multiple of (n√d)^(2/3).
+    working_set_steps, curved_steps : float
+        Proximal Newton steps over working sets for quadratic losses, and the factor on these steps for other losses.
     used_share : float
         Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
     column_sweeps : float
@@ -258,6 +151,8 @@ class Tuning:
     restart_passes, fastest_pass : float
         For a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
         a pass is assumed to divide the gap.
+    renewed_sketches : float
+        Sketches per pass of sketched Newton that takes over near the optimum.
     slowest_epoch : float
         Least ln(factor) per epoch that is assumed for the current method.
     rounding_gap : float
@@ -270,10 +165,16 @@ class Tuning:
         Costs in passes: a cheaper sketch is renewed at every step; a more expensive one is computed only if steps are slow.
     renewal_margin : float
         For softmax: steps since the last sketch, and steps left, in multiples of the cost of a new Hessian for each class.
-    speed_window, longest_wait : int
-        Steps over which the speed on a sketch is measured; and the most steps before the first measurement.
-    fastest_step, slowest_step : float
-        Bounds on the ln(factor) by which the first steps on a new sketch are expected to divide the gap.
+    speed_window, shortest_wait, longest_wait : int
+        Steps over which the speed on a sketch is measured; and the least and the most steps before the first measurement.
+    fastest_step, slowest_step, stalled_step : float
+        Bounds on the ln(factor) by which the first steps on a new sketch are expected to divide the gap; and the least that is
+        assumed for further steps on a sketch, however slow they are.
+    noisy_decrement, noisy_step : float
+        A sketch is noisy if its first step leaves more than this fraction of gᵀB⁻¹g (far from the optimum; near it, more than
+        ``fastest_step`` says), or is shorter than this fraction of the Newton step.
+    unstable_step : float
+        The curvature changes quickly if a later step is shorter than this fraction of the Newton step.
     light_sketch, dearest_sketch : float
         Costs in passes: the limit for a first sketch of fewer rows than features, and the limit for any sketch.
     refreshed_speed, resketch_margin : float
@@ -290,17 +191,13 @@ class Tuning:
         A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
     first_sample_steps, later_sample_steps : float
         Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.
-    least_memory, most_memory : int
-        Bounds on the number of L-BFGS correction pairs; between them, the number that costs half a pass.
-    largest_matrix : int
-        Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
+    least_memory, most_memory, memory_share : int, int, float
+        Bounds on the number of L-BFGS correction pairs; between them, the number that costs this share of a pass.
     always_square : int
         Largest number of features for which a d×d Hessian is formed, however few the rows.
     single_products : float
         Least number of multiplications of a Gram matrix for which single precision is considered.
 
-    least_set : int
-        Number of features of a working set whose matrix is always formed.
     large_set_factor, most_together : float, int
         For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs more
         per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to this
@@ -313,14 +210,9 @@ class Tuning:
         Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
     summed_features : int
         Largest number of features whose matrix that model may compute at once.
-    walk_share : float
-        Share of the features with a slope beyond their threshold at w = 0 above which that model uses the matrix of all.
-    wide_walk : int
-        Least number of rows for which such a path over more features than rows uses kernels even on small data.
-    path_ladder : float
-        Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
-    thin_share : float
-        Share of nonzero entries up to which gathered features stay sparse.
+    wide_walk, wide_walk_share : int, float
+        Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
+        entries of X than this share of ``small_entries``.
     matrix_entries : float
         A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
 
@@ -371,17 +263,28 @@ class Tuning:
     joint_scale_rows: float = 1.5
     numpy_single_block: int = 512
     numpy_block: int = 256
+    numpy_sdca_block: int = 16
+    dense_block: int = 8
     norm_sample: int = 256
     overlap_sample: int = 64
     largest_conditioning: float = 1e100
     expanded_share: float = 1.0 / 3.0
     # Predicted effort
+    predicted_gap: float = 1e-6
+    starting_gap: float = 3.0
     newton_passes: float = 8.0
+    last_passes: float = 2.0
     near_passes: float = 4.0
     certificate_passes: float = 3.0
+    selections_per_call: float = 3.0
     sketches: float = 5.0
+    settled_sketches: float = 1.5
+    sketch_power: float = 1.5
+    sketch_error: float = 0.9
+    doublings: int = 6
     diagonal_passes: float = 25.0
     sketch_needed: float = 1.0 / 3.0
+    slow_diagonal: float = 4.0
     missed_curvature: float = 0.25
     changed_rows: float = 0.1
     inexact_products: float = 1.5
@@ -396,6 +299,8 @@ class Tuning:
     paired_rows: float = 0.4
     epochs_fixed: float = 4.0
     epochs_per_conditioning: float = 2.5
+    dual_newton_epochs: float = 3.0
+    numpy_epoch_passes: float = 10.0
     kinked_epochs: float = 6.0
     kinked_rounds_fixed: float = 6.0
     kinked_rounds_per_root: float = 15.0
@@ -411,7 +316,9 @@ class Tuning:
     correction_passes: float = 6.0
     interior_vectors: float = 20.0
     aggregated: float = 4.0
+    aggregated_sample: float = 2.0
     working_set_steps: float = 8.0
+    curved_steps: float = 2.0
     used_share: float = 0.25
     column_sweeps: float = 15.0
     # Switching between methods
@@ -419,6 +326,7 @@ class Tuning:
     switch_window: int = 2
     restart_passes: float = 5.0
     fastest_pass: float = 3.0
+    renewed_sketches: float = 0.25
     slowest_epoch: float = 1e-3
     rounding_gap: float = 1e-12
     overrun: float = 3.0
@@ -428,9 +336,14 @@ class Tuning:
     dear_sketch: float = 4.0
     renewal_margin: float = 2.0
     speed_window: int = 4
+    shortest_wait: int = 2
     longest_wait: int = 8
     fastest_step: float = 3.0
     slowest_step: float = 0.5
+    stalled_step: float = 0.01
+    noisy_decrement: float = 0.5
+    noisy_step: float = 1e-3
+    unstable_step: float = 0.1
     light_sketch: float = 2.0
     dearest_sketch: float = 100.0
     refreshed_speed: float = 1.5
@@ -445,21 +358,18 @@ class Tuning:
     later_sample_steps: float = 1.25
     least_memory: int = 10
     most_memory: int = 40
-    largest_matrix: int = 4000
+    memory_share: float = 0.5
     always_square: int = 128
     single_products: float = float(1 << 22)
     # Working sets
-    least_set: int = 64
     large_set_factor: float = 3.0
     most_together: int = 2000
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
     largest_walk: int = 2000
     summed_features: int = 256
-    walk_share: float = 0.7
     wide_walk: int = 32
-    path_ladder: float = 0.3
-    thin_share: float = 0.05
+    wide_walk_share: float = 0.25
     matrix_entries: float = 2.0
     # Direct solutions
     kink_system: int = 2000

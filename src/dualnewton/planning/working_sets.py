@@ -53,22 +53,13 @@ class SetSizes:
         """
         rough = None
         if profile is not None:
+            # A Newton step on m features has m³/6 multiplications.
             rough = math.ceil((6.0 * Costs.of(profile, tuning).data_pass * tuning.rates.factorise) ** (1.0 / 3.0))
         return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning, rough)
 
     def is_rough(self, features: int) -> bool:
         """Whether models of this many features are solved roughly while others may be missing."""
         return self.rough is not None and features >= self.rough
-
-    @property
-    def largest_matrix(self) -> int:
-        """Maximum number of features whose matrix is factorised."""
-        return self.tuning.largest_matrix
-
-    @property
-    def thin_share(self) -> float:
-        """The share of nonzero entries up to which gathered features stay sparse."""
-        return self.tuning.thin_share
 
     def by_entries(self, stored: int, features: int) -> bool:
         """Whether sparse features with this many stored entries are updated one by one, without their matrix."""
@@ -137,7 +128,7 @@ def compiles_walk(problem: Problem, tuning: Tuning) -> bool:
     With more features than examples it has many linear systems, and NumPy takes ten times as long for them.
     """
     n, d = problem.n, problem.d
-    return tuning.wide_walk < n < d and n * d > tuning.small_entries // 4 and walks(problem, tuning)
+    return tuning.wide_walk < n < d and n * d > tuning.wide_walk_share * tuning.small_entries and walks(problem, tuning)
 
 
 def selects_features(problem: Problem) -> bool:

@@ -28,7 +28,7 @@ def solved_directly(
         return None
     if (plan := direct_plan_for(problems, request)) is None:
         return None
-    block, solve = Block(problems[0].data), direct_solver(plan)
+    block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
     found = solve(problems, block, [None] * len(problems), tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points = [each.point() for each in found]
     worked = time.perf_counter() - began

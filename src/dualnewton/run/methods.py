@@ -87,7 +87,9 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
     if plan.family is not None:
         points = [(pair.w, pair.intercept) for _, pair in starts]
-        return Direct(direct_solver(plan), problems, None if request.cold else points, tol=tol)
+        return Direct(
+            direct_solver(plan), problems, None if request.cold else points, tol=tol, crossovers=request.tuning
+        )
     if (scheme := scheme_of(problems[0], plan)) is not None:
         return scheme(starts, request, runs)
     if plan.method == "interior":
@@ -119,9 +121,9 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
     engine = _engine(plan, starts, law, n_threads)
     if not problems[0].loss.kinked:
-        return Sweeps(engine, law, len(starts), focus=focus)
+        return Sweeps(engine, law, len(starts), focus=focus, crossovers=request.tuning)
     systems = KinkSystems.of(problems[0], request.tuning)
-    return KinkedSweeps(problems, engine, law, focus=focus, decisions=systems)
+    return KinkedSweeps(problems, engine, law, focus=focus, decisions=systems, crossovers=request.tuning)
 
 
 def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, runs: Any) -> Method:
@@ -136,7 +138,8 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
     if by_rows(problem):
         form = problem.regularizer.form
         penalty = np.ones(data.d) if form.weights is None else form.weights
-        operator = WidePasses(data, intercept=intercept, penalty=penalty if form.is_quadratic else None)
+        common = penalty if form.is_quadratic else None
+        operator = WidePasses(data, intercept=intercept, penalty=common, most_small=tuning.largest_matrix)
     elif fits_one_block(problem, tuning):
         operator = Block(data, intercept=intercept)
     else:

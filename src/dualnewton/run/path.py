@@ -18,7 +18,7 @@ from dualnewton.planning.direct import direct_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
 from dualnewton.run.loop import solve
-from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.result import Result, direct_result
 from dualnewton.run.track import proved
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
 from dualnewton.solvers.prox.subproblem import Penalty
@@ -109,6 +109,4 @@ def _certified(
     plan = direct_plan(problems[0], REASON)
     for k, problem in enumerate(problems):
         pair = proved(problem, pairs[k], tol) if pairs[k].certificate.relative_gap <= tol else pairs[k]
-        status = Status.CONVERGED if pair.certificate.meets(tol) else Status.NO_PROGRESS
-        trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])
-        yield Result.of(pair, status, trace=trace, plan=plan)
+        yield direct_result(pair, tol, plan, model=k)

@@ -38,9 +38,20 @@ class Status(enum.Enum):
     EPOCH_LIMIT = "max_epochs was reached before the certified relative gap reached tol"
 
     @classmethod
-    def first(cls, reasons: Mapping[Status, bool]) -> Status | None:
-        """Return the first status that applies; None if the run continues."""
-        return next((status for status in cls if reasons.get(status)), None)
+    def of(cls, found: Certificate, tol: float, reasons: Mapping[Status, bool]) -> Status | None:
+        """Return the first status that applies to a model with this certificate; None if its run continues.
+
+        Steps go on while they may bring the gap below ``tol`` less the rounding errors of the certificate.
+        """
+        hopeless = (found.rounding or 0.0) > tol * abs(found.primal)
+        met = {cls.CONVERGED: found.meets(tol), cls.ROUNDING: found.relative_gap <= tol and hopeless}
+        return next((status for status in cls if met.get(status) or reasons.get(status)), None)
+
+    @classmethod
+    def of_final(cls, found: Certificate, tol: float) -> Status:
+        """Return the status of a model that no further steps can improve."""
+        reasons = {cls.ROUNDING: found.relative_gap <= tol, cls.NO_PROGRESS: True}
+        return cls.of(found, tol, reasons) or cls.NO_PROGRESS
 
     @property
     def message(self) -> str:
@@ -253,3 +264,9 @@ class Result:
 
     def _epochs(self) -> str:
         return f"{self.n_epochs:.4g} epoch{'' if self.n_epochs == 1 else 's'}"
+
+
+def direct_result(pair: CertifiedPair, tol: float, plan: Plan, *, epochs: float = 1.0, model: int = 0) -> Result:
+    """Return the result of a model that was computed without steps of the loop."""
+    trace = Trace([Progress(epochs, 0.0, pair.certificate, model=model)])
+    return Result.of(pair, Status.of_final(pair.certificate, tol), trace=trace, plan=plan)

@@ -127,7 +127,7 @@ class Track:
         if self.status is not None and (self.status in (Status.CONVERGED, Status.ROUNDING)) != met:
             self.status, self.certified_at = None, steps
         elif self.status is not None and met:
-            self.status = Status.CONVERGED if self.best.certificate.meets(tol) else Status.ROUNDING
+            self.status = Status.of_final(self.best.certificate, tol)
 
     def end(
         self,
@@ -145,18 +145,14 @@ class Track:
         if request.proved and (gap <= tol or stalled or self.stuck):
             moves = iterates and not (asked or interrupted or late or exhausted or self.stalled or self.stuck)
             proof = proved(self.problem, self.best, tol, moves=moves)
-        found = proof.certificate
-        self.status = Status.first(
-            {
-                Status.CONVERGED: found.meets(tol),
-                Status.ROUNDING: found.relative_gap <= tol and (found.rounding or 0.0) > tol * abs(found.primal),
-                Status.STOPPED_BY_CALLBACK: asked,
-                Status.INTERRUPTED: interrupted,
-                Status.TIME_LIMIT: late,
-                Status.NO_PROGRESS: stalled or self.stuck,
-                Status.EPOCH_LIMIT: exhausted,
-            }
-        )
+        reasons = {
+            Status.STOPPED_BY_CALLBACK: asked,
+            Status.INTERRUPTED: interrupted,
+            Status.TIME_LIMIT: late,
+            Status.NO_PROGRESS: stalled or self.stuck,
+            Status.EPOCH_LIMIT: exhausted,
+        }
+        self.status = Status.of(proof.certificate, tol, reasons)
         if self.status is not None:
             self.best = proof  # during the run, certificates in float64 are compared with each other
 

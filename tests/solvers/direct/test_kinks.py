@@ -16,6 +16,7 @@ from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.objective.certificates import certify_pairs
 from dualnewton.planning.small import small_plan
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import kinks, step_systems
 from dualnewton.solvers.direct.block import Block
 from tuned import GENERAL
@@ -42,11 +43,11 @@ def labels(loss, score):
     return np.where(score > 0.3, 1.0, -1.0) if isinstance(loss, losses.Hinge) else score
 
 
-def found(problem, tol, most=60):
+def found(problem, tol, most=60, crossovers=USUAL):
     """Return the certificate of what the direct solver finds, and its steps."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = kinks.solve(problem, Block(problem.data), None, tol=tol, most=most, deadline=np.inf)
+        result = kinks.solve(problem, Block(problem.data, crossovers), None, tol=tol, most=most, deadline=np.inf)
     (pair,) = certify_pairs([problem], [result.w], [result.intercept], [result.alpha])
     return pair.certificate, result.steps
 
@@ -115,7 +116,7 @@ def test_examples_that_are_decided_are_left_out(monkeypatch):
         certificate, _ = found(problem, 1e-6)
         assert certificate.relative_gap <= 1e-6
         assert sizes[0] == np.count_nonzero(weights)
-        assert sizes[-1] <= kinks.FEWER * sizes[0]
+        assert sizes[-1] <= USUAL.undecided_share * sizes[0]
 
 
 @pytest.mark.parametrize("decided", [0.45, 0.25])
@@ -123,7 +124,6 @@ def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     """Whatever is taken for decided: the gap of all examples decides."""
     monkeypatch.setattr(kinks, "DECIDED", decided)
     monkeypatch.setattr(kinks, "CALM", 1e3)
-    monkeypatch.setattr(kinks, "LEAST", 1)
     monkeypatch.setattr(kinks, "RIPE", np.inf)
     seen = {name: [] for name in ("_widen", "_go_back")}
     for name, calls in seen.items():
@@ -137,7 +137,7 @@ def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     X, score, _ = drawn(400, 12)
     for loss in LOSSES:
         problem = dn.Problem(X, labels(loss, score), loss, lam=1e-3, fit_intercept=True)
-        certificate, steps = found(problem, 1e-6)
+        certificate, steps = found(problem, 1e-6, crossovers=Crossovers(undecided_entries=1))
         assert certificate.relative_gap <= 1e-6
         assert steps <= 40
     assert seen["_widen"] + seen["_go_back"]

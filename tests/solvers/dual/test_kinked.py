@@ -1,6 +1,7 @@
 """Dual rounds on piecewise linear losses themselves: exact steps, a dual that never falls, and the optimum of smoothing."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from dualnewton.solvers.dual.compiled import CompiledEngine
 from dualnewton.solvers.dual.face import face_step
 from kinked_cases import Quantile
 from tables import AgainstDirection, labels_for, name_of
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 LOSSES = [losses.Hinge(), losses.EpsilonInsensitive(0.3), losses.EpsilonInsensitive(0.0), Quantile(0.2)]
 COMPILED = tuned(small_entries=0)
@@ -368,8 +369,8 @@ def test_joint_steps_are_for_rounds_that_are_slow(quick, tuning, most, gap, monk
         count += 1
         return face_step(*arguments)
 
-    monkeypatch.setattr(kinked, "QUICK", quick)
     monkeypatch.setattr(kinked, "face_step", counted)
-    result = dn.solve(problem, method="sdna", tau=1, tol=1e-6, tuning=tuning, max_epochs=most)
+    numbers = replace(GENERAL if tuning is None else tuning, quick_rounds=quick)
+    result = dn.solve(problem, method="sdna", tau=1, tol=1e-6, tuning=numbers, max_epochs=most)
     assert (count > 0) == (quick > 0.0 or tuning is None)
     assert result.certificate.relative_gap <= gap

@@ -10,7 +10,8 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.losses import Curvature
 from dualnewton.matrix import MemoryData
-from dualnewton.solvers.primal.incremental_gram import FEW, IncrementalGram
+from dualnewton.solvers.crossovers import USUAL
+from dualnewton.solvers.primal.incremental_gram import IncrementalGram
 
 N, D = 300, 7
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
@@ -50,7 +51,7 @@ def with_one(X, intercept):
 def test_the_kept_sum_is_the_sum(storage, intercept, scale):
     X, steps = rows_and_weights(scale)
     data = Counted(storage(X))
-    kept = IncrementalGram(data, intercept=intercept)
+    kept = IncrementalGram(data, intercept=intercept, updated_share=USUAL.updated_share)
     rows = with_one(X, intercept)
     for weights in steps:
         found, read = kept.at(weights)
@@ -64,7 +65,7 @@ def test_the_kept_sum_is_the_sum(storage, intercept, scale):
 def test_nothing_is_touched_where_nothing_has_changed():
     X, steps = rows_and_weights()
     data = Counted(X)
-    kept = IncrementalGram(data, intercept=False)
+    kept = IncrementalGram(data, intercept=False, updated_share=USUAL.updated_share)
     (first, _), (again, read) = kept.at(steps[0]), kept.at(steps[0].copy())
     assert np.array_equal(first, again)
     assert read == 0
@@ -74,10 +75,10 @@ def test_nothing_is_touched_where_nothing_has_changed():
 def test_all_rows_are_added_anew_where_many_have_changed():
     X, (weights, *_) = rows_and_weights()
     data = Counted(X)
-    kept = IncrementalGram(data, intercept=False)
+    kept = IncrementalGram(data, intercept=False, updated_share=USUAL.updated_share)
     kept.at(weights)
     other = weights.copy()
-    other[: int(2 * FEW * N)] *= 0.5
+    other[: int(2 * USUAL.updated_share * N)] *= 0.5
     np.testing.assert_allclose(kept.at(other)[0], (X.T * other) @ X, rtol=1e-12, atol=1e-12)
     assert data.sketched == [np.count_nonzero(weights)] * 2
 
@@ -88,14 +89,14 @@ def test_what_is_left_of_a_large_sum_is_not_its_rounding():
     weights[3] = 1.0
     without = weights.copy()
     without[3] = 0.0
-    kept = IncrementalGram(MemoryData(X), intercept=False)
+    kept = IncrementalGram(MemoryData(X), intercept=False, updated_share=USUAL.updated_share)
     kept.at(weights)
     np.testing.assert_allclose(kept.at(without)[0], (X.T * without) @ X, rtol=1e-12, atol=1e-12)
 
 
 def test_no_row_may_have_a_weight():
     X, (weights, *_) = rows_and_weights()
-    kept = IncrementalGram(MemoryData(X), intercept=True)
+    kept = IncrementalGram(MemoryData(X), intercept=True, updated_share=USUAL.updated_share)
     kept.at(weights)
     assert not kept.at(np.zeros(N))[0].any()
     assert MemoryData(X).active(np.zeros(N)).tolist() == [0]

@@ -193,7 +193,7 @@ def test_every_kind_of_data_takes_the_same_step(storage, fit_intercept):
         Block(MemoryData(A), intercept=fit_intercept),
         Passes(MemoryData(A), intercept=fit_intercept),
         Passes(pieces, intercept=fit_intercept),
-        WidePasses(MemoryData(A), intercept=fit_intercept, penalty=np.linspace(1.0, 3.0, 7)),
+        WidePasses(MemoryData(A), intercept=fit_intercept, penalty=np.linspace(1.0, 3.0, 7), most_small=7),
     ]
     found = []
     for operator in operators:
@@ -231,7 +231,7 @@ def test_with_more_features_than_examples_no_ridge_is_too_small(fit_intercept, s
     ridge, weights = 10.0 ** rng.uniform(-9.0, 9.0, 90 + fit_intercept), 10.0 ** rng.uniform(-4.0, 4.0, 12)
     ridge[90:], weights[3] = 0.0, 0.0
     data = MemoryData(sp.csr_array(A) if storage == "sparse" else A)
-    operator = WidePasses(data, intercept=fit_intercept, penalty=None)
+    operator = WidePasses(data, intercept=fit_intercept, penalty=None, most_small=data.d)
     full = np.column_stack([A, np.ones((12, int(fit_intercept)))]).astype(np.longdouble)
     H = np.diag(ridge) + full.T @ (weights[:, None] * full)
     right = np.asarray(H @ rng.standard_normal(len(ridge)), dtype=float)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.prox.joint import JointDescent
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of, sweeps
 from tuned import tuned
@@ -125,11 +126,11 @@ def test_a_path_does_not_diverge_along_negative_eigenvalues_of_a_gram_matrix(see
     assert np.abs(V).max() < 10.0
 
 
-def test_newton_steps_by_conjugate_gradients_end_at_the_same_minimum(monkeypatch):
+def test_newton_steps_by_conjugate_gradients_end_at_the_same_minimum():
     H, slopes, start, penalty = quadratic(3, m=20)
     exact = minimise(H, slopes, start, penalty)
-    monkeypatch.setattr("dualnewton.solvers.prox.joint_subproblem.LARGEST_FACTOR", 5)
-    np.testing.assert_allclose(minimise(H, slopes, start, penalty), exact, atol=1e-10)
+    by_products = minimise(H, slopes, start, penalty, crossovers=Crossovers(joint_factor=5))
+    np.testing.assert_allclose(by_products, exact, atol=1e-10)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
@@ -210,7 +211,7 @@ def test_features_that_the_gap_excludes_are_zero_at_the_optimum():
 class _Sizes:
     """Working sets of any size: only the gap leaves features out."""
 
-    every, least, most, largest_matrix, thin_share = False, 60, 60, 60, 0.05
+    every, least, most, tuning = False, 60, 60, Crossovers(largest_matrix=60)
 
     def by_entries(self, *_):
         return False

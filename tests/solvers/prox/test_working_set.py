@@ -109,8 +109,8 @@ def small_sets(monkeypatch):
     def watched(self, features):
         found = places(self, features)
         assert type(self.rows) in (np.ndarray, sp.csr_array)
-        assert self.rows.shape == (self.count, self.data.n)
-        seen.append(("csr" if sp.issparse(self.rows) else "dense", self.count))
+        assert self.rows.shape == (self.features.size, self.data.n)
+        seen.append(("csr" if sp.issparse(self.rows) else "dense", self.features.size))
         return found
 
     monkeypatch.setattr(Gathered, "places", watched)

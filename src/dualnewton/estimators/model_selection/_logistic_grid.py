@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_method_params
 
 from dualnewton.estimators.logistic import LogisticRegression
@@ -282,7 +283,7 @@ class _Fitted(LogisticRegression):
         self.coef_, self.intercept_ = parted(coefs, fit_intercept=self.fit_intercept)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        scores = X @ self.coef_.T + self.intercept_
+        scores = safe_sparse_dot(X, self.coef_.T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.estimators._session import Session, direct_result
+from dualnewton.estimators._session import Session
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.matrix.workers import threads
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import direct_plan
-from dualnewton.run.result import Progress, Result, Status
+from dualnewton.run.result import Progress, Result, Status, direct_result
 
 TOGETHER = 1 << 22
 """Number of margins that are in memory at a time while models are certified."""

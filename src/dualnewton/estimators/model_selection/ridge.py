@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, is_cla
 from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import _check_method_params
 
@@ -413,7 +414,7 @@ class _Fitted(Ridge):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        return X @ self.coef_.T + self.intercept_
+        return safe_sparse_dot(X, self.coef_.T) + self.intercept_
 
 
 class _Identity(RegressorMixin, BaseEstimator):

@@ -11,6 +11,7 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.blocks import CACHED, FEW
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
@@ -31,9 +32,12 @@ class Block:
     ----------
     data : Data
         The data.
+    crossovers : Crossovers
+        The tuned numbers by which its solvers choose between two ways of computing the same.
     """
 
     data: Data
+    crossovers: Crossovers = USUAL
 
     @cached_property
     def kept(self) -> dict[Any, Any]:

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from dualnewton.objective.huber_scale import VANISHING, HuberScaleProblem
+from dualnewton.solvers.crossovers import USUAL
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 
 TRIALS, SHRINK, SUFFICIENT = 20, 0.4, 1e-4
@@ -41,9 +42,6 @@ MOST_VANISHING = 12
 """Number of steps with a vanishing scale after which Newton's method ends, since it is slow there: the search over scales then
 tries the scale zero (``solvers/outer/scale_search.py``)."""
 
-CHANGED = 0.3
-"""Fraction of the examples that must have changed sides for the sum over the inliers to be computed anew."""
-
 
 class Point(NamedTuple):
     """x and σ with residuals r, ψ, the inliers, n P and its gradient in x (that in σ is zero)."""
@@ -66,10 +64,14 @@ class Objective:
         The problem.
     rows : array of shape (n, d) or (n, d + 1)
         ã_i.
+    updated_share : float
+        Share of the examples that must have changed sides for the sum over the inliers to be computed anew.
     """
 
-    def __init__(self, problem: HuberScaleProblem, rows: np.ndarray) -> None:
-        unit = problem.unit
+    def __init__(
+        self, problem: HuberScaleProblem, rows: np.ndarray, updated_share: float = USUAL.updated_share
+    ) -> None:
+        unit, self.updated_share = problem.unit, updated_share
         self.rows, self.y, self.c, self.epsilon = rows, unit.y, unit.c, problem.epsilon
         self.total, self.d = float(self.c.sum()), unit.d
         self.least = ZERO * float(np.abs(self.y).max(initial=0.0))
@@ -151,7 +153,7 @@ class Objective:
     def _count(self, inliers: np.ndarray) -> None:
         """Update the sum over the inliers by the examples that have entered or left them."""
         changed = np.flatnonzero(inliers != self.counted)
-        if len(changed) > CHANGED * len(inliers):
+        if len(changed) > self.updated_share * len(inliers):
             self.moments = self._moments(inliers)
         elif len(changed):
             rows, signs = self.rows[changed], np.where(inliers[changed], self.c[changed], -self.c[changed])
@@ -178,7 +180,8 @@ def solve(
     A start is not used: it has no scale, and the least-squares fit costs less than a step.
     """
     with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
-        objective = Objective(problem, block.extended if problem.fit_intercept else block.rows)
+        rows = block.extended if problem.fit_intercept else block.rows
+        objective = Objective(problem, rows, block.crossovers.updated_share)
         at, steps = objective.started(), 1
         if at is None:
             return Found(np.zeros(problem.d), 0.0, steps, scale=0.0)

@@ -17,15 +17,13 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import lifted, solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import Rows, value_and_gap, wanted
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise
-
-FACTORISED = 150
-"""Coefficients in use up to which a Newton step factorises its matrix; beyond, conjugate gradients need a smaller one."""
 
 PRODUCTS, INEXACT = 30, 1e-2
 """Conjugate gradient steps at most, and the fraction of the residual at which they stop."""
@@ -61,7 +59,7 @@ class Goal(NamedTuple):
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
-    penalty, rows = JointPenalty.of(problem), Rows(problem, block.rows)
+    penalty, rows = JointPenalty.of(problem), Rows(problem, block)
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
@@ -78,7 +76,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
                 break
         elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(beyond, rows.inside, problem.n)
+        more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         rows.gather(more)
@@ -86,7 +84,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         share = WELL_BELOW * tol
         low = [float(each.min(initial=np.inf)) for each in (part.threshold, part.ridge)]
         goal = Goal(share * low[0], 2.0 * share * low[1], losses)
-        V, done = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline)
+        V, done = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline, block.crossovers)
         W = np.zeros(W.shape)
         W[:, inside] = V
         steps += 1
@@ -97,7 +95,13 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 
 
 def minimum(
-    H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, goal: Goal, deadline: float
+    H: np.ndarray,
+    slopes: np.ndarray,
+    V: np.ndarray,
+    penalty: JointPenalty,
+    goal: Goal,
+    deadline: float,
+    crossovers: Crossovers = USUAL,
 ) -> tuple[np.ndarray, bool]:
     """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; and whether it meets the
     goal by Newton steps.
@@ -120,7 +124,7 @@ def minimum(
             curvature = (bound + penalty.ridge).take(free)
             length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
             own = np.where(own != 0.0, own, u * (length / norms))
-        step = newton_step(square, right, own, part)
+        step = newton_step(square, right, own, part, crossovers.factorised_unknowns)
         for whole in (True, False) if least < np.inf else (False,):
             new = moved(own, step.way) if whole else shortened(step, square, own, part)
             slopes, V = new @ rows - q, new
@@ -139,7 +143,8 @@ def minimum(
         squares = float(violations @ violations)
         if squares <= goal.ridge * (constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)):
             return V, True
-    return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=Deadline(deadline)), False
+    until = Deadline(deadline)
+    return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=until, crossovers=crossovers), False
 
 
 class Step(NamedTuple):
@@ -150,13 +155,13 @@ class Step(NamedTuple):
     norms: np.ndarray
 
 
-def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> Step:
-    """Return the Newton step at V on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty."""
+def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty, factorised: int) -> Step:
+    """Return the Newton step at V on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty; by a factor of its matrix up to so many unknowns."""
     slopes, norms = V @ H - q, feature_norms(V)
     divisors = norms if np.count_nonzero(norms) == norms.size else np.where(norms > 0.0, norms, 1.0)
     units, bend = V / divisors, penalty.threshold / divisors
     added = penalty.ridge + bend
-    return Step(_direction(H, added, bend, units, -(slopes + added * V)), slopes, norms)
+    return Step(_direction(H, added, bend, units, -(slopes + added * V), factorised), slopes, norms)
 
 
 def shortened(step: Step, H: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
@@ -181,7 +186,9 @@ def moved(V: np.ndarray, way: np.ndarray) -> np.ndarray:
     return new
 
 
-def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _direction(
+    H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray, factorised: int
+) -> np.ndarray:
     """Return M⁻¹ right for M = I ⊗ (H + D(added)) less bend_j u_j u_jᵀ for each feature j, with unit vectors u_j.
 
     Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients.
@@ -189,7 +196,7 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
     K, m = right.shape
     first = H.copy()
     first.ravel()[:: m + 1] += added
-    if K * m <= FACTORISED:
+    if K * m <= factorised:
         M, every = np.zeros((K, m, K, m)), np.arange(m)
         # The entries that couple the columns of each feature.
         M[:, every, :, every] = (-bend * units[:, None] * units).T

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.step_systems import Gram, Rows
 
@@ -47,9 +48,9 @@ DECIDED, CALM, CARE = 0.15, 0.25, 0.2
 """A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
 from the kink by less than the fraction ``CALM``; times ``CARE`` each time that was wrong."""
 
-FEWER, LEAST, RIPE = 0.5, 1 << 14, 0.3
-"""The steps go on without decided examples where that leaves at most the fraction ``FEWER`` of the rows, if these have ``LEAST``
-entries, from a relative gap of ``RIPE`` on: before, separable classes have few slopes that are not near zero."""
+RIPE = 0.3
+"""The steps go on without decided examples from this relative gap on: before, separable classes have few slopes that are not near
+zero."""
 
 NEAR = 4.0
 """The gap is computed where its estimate from p s and q t, about twice as large, is within this factor of the tolerance."""
@@ -238,8 +239,8 @@ class Search:
         p of all examples; those that are not kept stay at an end of their jump.
     """
 
-    def __init__(self, problem: Problem, whole: Terms, live: Any, path: Path) -> None:
-        self.problem, self.whole, self.path, self.p = problem, whole, path, path.p
+    def __init__(self, problem: Problem, whole: Terms, live: Any, path: Path, crossovers: Crossovers) -> None:
+        self.crossovers, self.problem, self.whole, self.path, self.p = crossovers, problem, whole, path, path.p
         self.y, self.o = problem.y[live], None if problem.offset is None else problem.offset[live]
         self.kept: np.ndarray | None = None
         self.places: Any = slice(None)  # indices of the kinks of the examples that are kept
@@ -293,10 +294,10 @@ class Search:
         """Continue with the undecided examples alone, if they are much fewer."""
         path = self.path
         n = len(path.terms.least)
-        if self.calm == 0.0 or path.x.size * n < LEAST:
+        if self.calm == 0.0 or path.x.size * n < self.crossovers.undecided_entries:
             return
         chosen = path.undecided(self.calm)
-        if not 0 < len(chosen) <= FEWER * n:
+        if not 0 < len(chosen) <= self.crossovers.undecided_share * n:
             return
         if self.kept is None:
             self._evaluate()
@@ -353,7 +354,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         path = started(whole)
         if path is None:
             return Found(np.zeros(problem.d), 0.0, 1, np.zeros(problem.n))
-        search = Search(problem, whole, live, path)
+        search = Search(problem, whole, live, path, block.crossovers)
         steps = search.run(tol, most, deadline)
         alpha = np.zeros(problem.n)
         alpha[live] = -whole.least - whole.fold(search.p)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Solvers, Start
 from dualnewton.solvers.protocol import Method
 
@@ -25,14 +26,24 @@ class Direct(Method):
         Where the models start; None for a cold start.
     tol : float
         The relative gap that is wanted.
+    crossovers : Crossovers
+        The tuned numbers of the solver.
     """
 
     certificates_are_cheap = True
 
-    def __init__(self, solver: Solvers, problems: Sequence[Any], starts: Sequence[Start] | None, *, tol: float) -> None:
+    def __init__(
+        self,
+        solver: Solvers,
+        problems: Sequence[Any],
+        starts: Sequence[Start] | None,
+        *,
+        tol: float,
+        crossovers: Crossovers = USUAL,
+    ) -> None:
         self.solver, self.problems, self.tol = solver, list(problems), tol
         self.starts: list[Start | None] = [None] * len(problems) if starts is None else list(starts)
-        self.block = Block(problems[0].data)
+        self.block = Block(problems[0].data, crossovers)
         self.found: list[Found] = []
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002

@@ -19,7 +19,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
-from dualnewton.solvers.direct.thresholds import LARGEST, kinks_of, value_and_gap, wanted
+from dualnewton.solvers.direct.thresholds import kinks_of, value_and_gap, wanted
 from dualnewton.solvers.primal.line_search import first_length
 
 SUFFICIENT, HALVINGS = 1e-4, 30
@@ -62,7 +62,7 @@ class Point(NamedTuple):
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or the objective falls no further."""
-    kinks, task = kinks_of(problem), Task(problem, block.rows, tol)
+    kinks, task = kinks_of(problem), Task(problem, block, tol)
     at, damping = task.start(kinks, start), 0.0
     best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
     while True:
@@ -74,7 +74,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             best, least = at, gap
         if gap <= WELL_BELOW * tol * abs(at.value) or steps >= most or time.perf_counter() > deadline:
             break
-        more = wanted(kinks.shrunk(-slopes), task.inside, problem.n)
+        more = wanted(kinks.shrunk(-slopes), task.inside, problem.n, block.crossovers)
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)
@@ -97,10 +97,13 @@ class Task:
         The features gathered.
     A : array of shape (n, m)
         Their columns.
+    most : int
+        The most features whose matrix is formed.
     """
 
-    def __init__(self, problem: Problem, values: np.ndarray, tol: float) -> None:
-        self.problem, self.values, self.tol = problem, values, tol
+    def __init__(self, problem: Problem, block: Block, tol: float) -> None:
+        self.problem, self.values, self.tol = problem, block.rows, tol
+        self.most = max(problem.n, block.crossovers.wide_matrix)
         self.inside, self.A = np.empty(0, dtype=np.intp), np.empty((problem.n, 0))
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
@@ -196,7 +199,7 @@ class Task:
         if total > 0.0:
             means, corner = (weights @ self.A) / total, 1.0 / total
         roots = np.sqrt(weights)[:, None]
-        if m > max(n, LARGEST):
+        if m > self.most:
             return Columns(roots * (self.A - means)), means, corner
         B = roots * self.A
         H = B.T @ B

@@ -20,26 +20,15 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import column_sums
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
-
-FEW = 16
-"""Features up to which all are gathered at once."""
 
 GROWTH, LEAST = 1.0, 16
 """A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
 
-MOST_OF_THEM = 0.7
-"""Share of up to ``TALL`` features that violate the conditions from which on all are gathered at once."""
-
-TALL, BULKY = 64, 1 << 22
-"""Features d, and multiplications n d², from which on this limit also holds where there are fewer features than examples."""
-
-LARGEST = 512
-"""Features whose matrix is formed, even if they are more than the rows."""
-
-RATIO, MOST_PENALTIES = 0.3, 12
-"""With more features than examples: the ratio of the penalties of consecutive turns and their number, at most."""
+MOST_PENALTIES = 12
+"""With more features than examples: the most penalties of consecutive turns, each weaker than the one before."""
 
 ROUGHLY, ENOUGH = 0.1, 0.1
 """Violation, as a fraction of the threshold, at which a turn with a stronger penalty is done; and the fraction of the largest
@@ -51,7 +40,7 @@ IN_VAIN = 2
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
-    kinks, rows = kinks_of(problem), Rows(problem, block.rows)
+    kinks, rows = kinks_of(problem), Rows(problem, block)
     w = np.zeros(problem.d) if start is None else kinks.nearest(np.asarray(start[0]))
     rows.gather(w.nonzero()[0])
     best, least, in_vain, steps, stronger, goal = w, np.inf, 0, 0, list[float](), 0.0
@@ -68,10 +57,10 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
             break
         elif problem.d > problem.n:
-            *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), RATIO)
+            *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
-        more = wanted(beyond, rows.inside, problem.n)
+        more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
@@ -117,18 +106,18 @@ def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.nda
     return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
 
 
-def wanted(beyond: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
+def wanted(beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers) -> np.ndarray:
     """Return the features outside that violate the optimality conditions; where these may be many, the worst of them."""
     d = len(beyond)
-    if d <= FEW:
+    if d <= sizes.gathered_features:
         return np.arange(0 if inside.size else d)
     beyond = np.abs(beyond)
     beyond[inside] = 0.0
     found = beyond.nonzero()[0]
-    if d <= min(TALL, n) and not inside.size and found.size >= MOST_OF_THEM * d:
+    if d <= min(sizes.least_set, n) and not inside.size and found.size >= sizes.walk_share * d:
         return np.arange(d)
     most = max(LEAST, int(GROWTH * inside.size))
-    if (d <= n and (d <= TALL or n * d * d <= BULKY)) or found.size <= most:
+    if (d <= n and (d <= sizes.least_set or n * d * d <= sizes.gathered_products)) or found.size <= most:
         return found
     return np.sort(found[np.argpartition(-beyond[found], most - 1)[:most]])
 
@@ -142,13 +131,16 @@ class Rows:
         The features gathered, in the order of their gathering.
     A : array of shape (n, m)
         √c_i times their centred values.
+    most : int
+        The most features whose matrix is formed.
     shift : array of shape (m,), optional
         What is still to be subtracted from A. All features at once are not copied to centre them, unless their products would
         lose digits.
     """
 
-    def __init__(self, problem: Problem, values: np.ndarray) -> None:
-        self.values, self.fit_intercept = values, problem.fit_intercept
+    def __init__(self, problem: Problem, block: Block) -> None:
+        self.values, self.fit_intercept = block.rows, problem.fit_intercept
+        self.most = max(problem.n, block.crossovers.wide_matrix)
         c, n = problem.sample_weight, problem.n
         self.shares = np.empty(n)
         self.shares[:] = 1.0 / n if c is None else c / c.sum()
@@ -182,7 +174,7 @@ class Rows:
     def gram(self) -> Gram:
         """Return AᵀA: a matrix, unless there are many more features than rows."""
         n, m = self.A.shape
-        return Columns(self.A) if m > max(n, LARGEST) else Matrix(self.matrix(), n)
+        return Columns(self.A) if m > self.most else Matrix(self.matrix(), n)
 
     def matrix(self) -> np.ndarray:
         """Return AᵀA as a matrix."""

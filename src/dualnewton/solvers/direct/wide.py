@@ -24,6 +24,7 @@ from dualnewton.objective.alike import like
 from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct.block import MOST_STEPS, WELL_BELOW, Block, Found, Solver, Start
 
 INNER = 0.1
@@ -61,7 +62,7 @@ def solve(
     """
     steps, key = 0, problem.regularizer
     if directions and start is None and key not in block.kept:
-        found, done = _by_gradients(problem, inner, tol, min(directions, most), deadline)
+        found, done = _by_gradients(problem, inner, tol, min(directions, most), deadline, block.crossovers)
         if done or found.steps >= most or time.perf_counter() > deadline:
             return found
         steps = found.steps
@@ -69,14 +70,16 @@ def solve(
         start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
     if key not in block.kept:
         made = Factor.of(block.data, key.form.weights)
-        block.kept[key] = made, Block(made.matrix)
+        block.kept[key] = made, Block(made.matrix, block.crossovers)
     factor, rows = block.kept[key]
     own = None if start is None else (factor.coordinates(start[0]), start[1])
     found = inner(factor.problem(problem), rows, own, tol=tol, most=most - steps, deadline=deadline)
     return found._replace(w=factor.lifted(found.w), steps=steps + found.steps)
 
 
-def _by_gradients(problem: Problem, inner: Solver, tol: float, most: int, deadline: float) -> tuple[Found, bool]:
+def _by_gradients(
+    problem: Problem, inner: Solver, tol: float, most: int, deadline: float, crossovers: Crossovers = USUAL
+) -> tuple[Found, bool]:
     """Return the minimiser over the span of at most ``most`` gradients of each column, and whether its gap is small enough."""
     data, ridge, vector = problem.data, problem.lam * problem.n, problem.columns == 1
     span = Span(data, most * problem.columns, problem.regularizer.form.weights)
@@ -108,7 +111,8 @@ def _by_gradients(problem: Problem, inner: Solver, tol: float, most: int, deadli
         u = np.hstack([u, np.zeros((len(u), span.rows.shape[1] - u.shape[1]))])
         part = in_coordinates(model, MemoryData(span.rows))
         near = INNER * min(1.0, gaps[-1] / value)
-        found = inner(part, Block(part.data), (u[0] if vector else u, b), tol=near, most=MOST_STEPS, deadline=deadline)
+        rows, start = Block(part.data, crossovers), (u[0] if vector else u, b)
+        found = inner(part, rows, start, tol=near, most=MOST_STEPS, deadline=deadline)
         u, b = np.atleast_2d(found.w), found.intercept
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.face import face_step
 from dualnewton.solvers.dual.kink_system import solved_on_kinks
@@ -21,10 +22,6 @@ from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL, PIECE, Sweeps
 PRODUCTS, MOST_PRODUCTS = 20, 320
 """Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
 and at most. The number doubles with each step in which they stay the same."""
-
-QUICK = 0.05
-"""Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
-epochs, where many examples are free 20 and more."""
 
 
 class KinkDecisions(Protocol):
@@ -64,7 +61,7 @@ class KinkedSweeps(Sweeps):
     ----------
     problems : sequence of Problem
         The models.
-    engine, sampling, focus : Engine, Sampling, bool
+    engine, sampling, focus, crossovers : Engine, Sampling, bool, Crossovers
         As in :class:`Sweeps`. Without ``focus`` only the rounds of the sampling are done.
     decisions : KinkDecisions
         Whether to solve the linear system of the free examples.
@@ -75,9 +72,16 @@ class KinkedSweeps(Sweeps):
     focused_sweeps, focused_epochs, least_visits = 200, 4.0, 4096
 
     def __init__(
-        self, problems: Sequence[Problem], engine: Engine, sampling: Sampling, *, focus: bool, decisions: KinkDecisions
+        self,
+        problems: Sequence[Problem],
+        engine: Engine,
+        sampling: Sampling,
+        *,
+        focus: bool,
+        decisions: KinkDecisions,
+        crossovers: Crossovers = USUAL,
     ) -> None:
-        super().__init__(engine, sampling, len(problems), focus=focus)
+        super().__init__(engine, sampling, len(problems), focus=focus, crossovers=crossovers)
         self.problems, self.decisions = list(problems), decisions
         self.pieces: list[Any] = [problem.pieces for problem in problems]
         self.faces = [Face(np.empty(0, dtype=np.int64)) for _ in problems]
@@ -116,8 +120,8 @@ class KinkedSweeps(Sweeps):
 
     def _note_speed(self, k: int, residual: float, spent: float) -> None:
         """Record the residual of all examples, and whether it decreases too slowly without joint steps."""
-        face = self.faces[k]
-        quick = residual <= (math.inf if math.isnan(face.residual) else face.residual * math.exp(-QUICK * spent))
+        face, factor = self.faces[k], math.exp(-self.crossovers.quick_rounds * spent)
+        quick = residual <= (math.inf if math.isnan(face.residual) else face.residual * factor)
         self.faces[k] = replace(face, residual=residual, slow=face.slow or not quick)
 
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:

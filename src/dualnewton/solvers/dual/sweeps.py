@@ -12,6 +12,7 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.samplings import IndexBlock, Sampling
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.protocol import DualPoint, Method
 
@@ -20,9 +21,6 @@ PIECE = 1 << 14
 
 FOCUSED_RESIDUAL = 0.1
 """Sweeps over active examples end when their dual residual is at most this fraction of the residual of the last full sweep."""
-
-MAX_ACTIVE = 0.7
-"""Largest active fraction of the examples for sweeps over active examples; above it a full sweep costs little more."""
 
 
 class Sweeps(Method):
@@ -41,6 +39,8 @@ class Sweeps(Method):
         The number of models.
     focus : bool
         Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
+    crossovers : Crossovers
+        The tuned numbers of sweeps.
     """
 
     # Between two full sweeps: limits on the calls for sweeps over active examples, on their work in epochs, and on visits per
@@ -48,8 +48,10 @@ class Sweeps(Method):
     focused_sweeps, focused_epochs, least_visits = 10, math.inf, 1
     expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
-    def __init__(self, engine: Engine, sampling: Sampling, models: int, *, focus: bool) -> None:
-        self.engine, self.sampling, self.focus = engine, sampling, focus
+    def __init__(
+        self, engine: Engine, sampling: Sampling, models: int, *, focus: bool, crossovers: Crossovers = USUAL
+    ) -> None:
+        self.engine, self.sampling, self.focus, self.crossovers = engine, sampling, focus, crossovers
         self.certificates_are_cheap = engine.certificates_are_cheap
         self.residuals = [math.nan] * models
 
@@ -71,8 +73,8 @@ class Sweeps(Method):
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = 0.0
         for _ in range(self.focused_sweeps):
-            active = self.engine.active()
-            if active is None or not 0 < active.size <= MAX_ACTIVE * self.sampling.n or time.perf_counter() > deadline:
+            active, largest = self.engine.active(), self.crossovers.active_share * self.sampling.n
+            if active is None or not 0 < active.size <= largest or time.perf_counter() > deadline:
                 break
             # Fewer sweeps only if the limit ends the run, so that an unlimited run never has a state after fewer sweeps.
             allowed = math.ceil(min((most - epochs) * self.sampling.n / active.size, self.least_visits))

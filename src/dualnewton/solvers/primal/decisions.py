@@ -91,6 +91,10 @@ class Decisions(Protocol):
         """Whether this many products with the Hessian of all rows cost less than its sum over ``rows`` rows."""
 
     @property
+    def updated_share(self) -> float:
+        """The share of the rows up to which a sum over all rows is updated by those whose weight has changed."""
+
+    @property
     def first_preconditioner(self) -> int:
         """The number of rows of the first preconditioner of conjugate gradients."""
 

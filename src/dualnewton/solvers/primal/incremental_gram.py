@@ -13,9 +13,6 @@ import numpy as np
 from dualnewton.matrix import Data, count_active
 from dualnewton.row_arrays import on_host
 
-FEW = 0.5
-"""Largest fraction of the weighted rows whose weight may have changed for an update; above it the sum is recomputed."""
-
 CANCELLED = 1e-6
 """A diagonal entry that subtraction reduced below this fraction of its largest value is mostly rounding: recompute."""
 
@@ -38,6 +35,8 @@ class IncrementalGram:
         The data.
     intercept : bool
         Whether a constant feature is appended to the rows.
+    updated_share : float
+        Largest share of the weighted rows whose weight may have changed for an update; above it the sum is recomputed.
 
     Attributes
     ----------
@@ -45,8 +44,8 @@ class IncrementalGram:
         The last sum.
     """
 
-    def __init__(self, data: Data, *, intercept: bool) -> None:
-        self.data, self.intercept = data, intercept
+    def __init__(self, data: Data, *, intercept: bool, updated_share: float) -> None:
+        self.data, self.intercept, self.updated_share = data, intercept, updated_share
         self.last: Sum | None = None
 
     def at(self, weights: np.ndarray, *, single: bool = False) -> tuple[np.ndarray, int]:
@@ -68,7 +67,7 @@ class IncrementalGram:
     def _updated(self, last: Sum, weights: np.ndarray, single: bool) -> tuple[Sum | None, int]:
         """Add the rows whose weight changed; return None if they are many, or if subtraction left mostly rounding."""
         changed, H = self.data.changed(weights, last.weights), last.H
-        if changed.size > FEW * count_active(weights):
+        if changed.size > self.updated_share * count_active(weights):
             return None, 0
         if changed.size:
             difference = self.data.take(weights - last.weights, changed)

@@ -36,10 +36,9 @@ FEW_REFINEMENTS = 2
 GAIN = 0.25
 """A refinement that does not reduce the residual to this fraction is the last one."""
 
-CANCELLED, MOST_SMALL = 1e3, 4000
+CANCELLED = 1e3
 """With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by the factor ``CANCELLED``: so
-much less accurate would Woodbury's formula be; and the largest number of such features. A vertex has no more of them than
-examples, but at an interior point all of several equal features are among them."""
+much less accurate would Woodbury's formula be."""
 
 Check = Callable[[], None]
 """Called between large pieces of work; it may raise an exception to stop them."""
@@ -182,11 +181,24 @@ class Passes:
 
 
 class WidePasses(Passes):
-    """Ã by passes over the data, and an n×n matrix, for fewer examples than features."""
+    """Ã by passes over the data, and an n×n matrix, for fewer examples than features.
 
-    def __init__(self, data: Data, *, intercept: bool, penalty: np.ndarray | None) -> None:
+    Parameters
+    ----------
+    data : Data
+        The data.
+    intercept : bool
+        Whether a column of ones is appended.
+    penalty : array of shape (d,), optional
+        v, to which every ridge is proportional; None if it changes between steps.
+    most_small : int
+        Most features with a small ridge that have a matrix of their own. A vertex has no more of them than examples, but at an
+        interior point all of several equal features are among them.
+    """
+
+    def __init__(self, data: Data, *, intercept: bool, penalty: np.ndarray | None, most_small: int) -> None:
         super().__init__(data, intercept=intercept)
-        self.penalty = penalty  # v, to which every ridge is proportional; None if it changes between steps
+        self.penalty, self.most_small = penalty, most_small
 
     @cached_property
     def rows(self) -> linear.Matrix:
@@ -207,8 +219,8 @@ class WidePasses(Passes):
         small = np.flatnonzero(mass > CANCELLED * own)
         if not small.size:
             return Woodbury(self.rows, weights, own, intercept=self.intercept)
-        if small.size > MOST_SMALL:
-            small = np.sort(small[np.argsort(own[small] / mass[small], kind="stable")[:MOST_SMALL]])
+        if small.size > self.most_small:
+            small = np.sort(small[np.argsort(own[small] / mass[small], kind="stable")[: self.most_small]])
         return Split(self.rows, weights, ridge, small, check)
 
 

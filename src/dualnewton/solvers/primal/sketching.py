@@ -231,7 +231,11 @@ class Sketches(Products):
     ) -> None:
         self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
         self.refines = refines
-        self.kept = IncrementalGram(data, intercept=self.intercept) if in_pieces else None
+        self.kept = (
+            IncrementalGram(data, intercept=self.intercept, updated_share=decisions.updated_share)
+            if in_pieces
+            else None
+        )
         self.dominant = DominantRows(data, ridge)
         self.scores: np.ndarray | None = None
         self.scored = False

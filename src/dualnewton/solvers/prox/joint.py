@@ -122,7 +122,8 @@ class Task:
         border, factor = curvature.border[:, 0], float(inverse[0, 0])
         slopes = state.gradient[:, inside] - factor * np.outer(state.slope, border)
         old, penalty, goal = state.W[:, inside], self.penalty.only(inside), self.goal(state, inside)
-        V = minimise(curvature.reduced(inverse), slopes, old, penalty, goal, self.sweep, deadline)
+        H, tuned = curvature.reduced(inverse), self.sizes.tuning
+        V = minimise(H, slopes, old, penalty, goal, self.sweep, deadline, crossovers=tuned)
         W = state.W.copy()
         W[:, inside] = V
         return W, state.b - factor * (state.slope + (V - old) @ border), inside.size / W.shape[1]

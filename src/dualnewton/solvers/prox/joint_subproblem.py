@@ -18,17 +18,17 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
-SWEEPS, RENT, MOST_SWEEPS = 8, 4.0, 300
-"""Sweeps between two Newton steps: at least; the divisor of used²/size that gives how many cost as much as a step, for used
-features of a set of some size; and at most."""
+SWEEPS, MOST_SWEEPS = 8, 300
+"""Sweeps between two Newton steps, at least and at most; between them, as many as cost as much as a step."""
 
-LARGEST_FACTOR, PRODUCTS, INEXACT = 1500, 300, 1e-3
-"""Features in use up to which the matrix of a Newton step is factorised. Beyond, and where it is singular to rounding, conjugate
-gradients make at most so many products with it, and stop at this fraction of the residual."""
+PRODUCTS, INEXACT = 300, 1e-3
+"""Where the matrix of a Newton step is large, or singular to rounding, conjugate gradients make at most so many products with it,
+and stop at this fraction of the residual."""
 
 BETWEEN, MEMORY, LIFT = 5, 5, 1e-12
 """Sweeps between two points that are remembered, points from which the next is extrapolated, and the fraction of its trace that
@@ -140,6 +140,8 @@ def minimise(
     goal: float = 0.0,
     sweep: Sweep = sweeps,
     deadline: Deadline = NEVER,
+    *,
+    crossovers: Crossovers = USUAL,
 ) -> np.ndarray:
     """Return the minimiser V of the model, starting at W.
 
@@ -157,9 +159,11 @@ def minimise(
         :func:`sweeps`, or its compiled twin.
     deadline : Deadline
         When it has passed, the current point is returned, at which the model does not exceed its value at W.
+    crossovers : Crossovers
+        The tuned numbers of sweeps and Newton steps.
     """
     goal = reachable(goal, H, feature_norms(slopes), feature_norms(W))
-    point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline)
+    point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline, crossovers)
     with suppress(OutOfTime):
         alternate(point, goal, rounds=ROUNDS, in_vain=MOST_IN_VAIN, shrinks=SHRINKS)
     return point.V
@@ -169,10 +173,17 @@ class _Point:
     """The current V, which moves to the minimum, and the slopes of the smooth part there."""
 
     def __init__(
-        self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, sweep: Sweep, deadline: Deadline
+        self,
+        H: np.ndarray,
+        slopes: np.ndarray,
+        V: np.ndarray,
+        penalty: JointPenalty,
+        sweep: Sweep,
+        deadline: Deadline,
+        crossovers: Crossovers = USUAL,
     ) -> None:
         self.H, self.slopes, self.V, self.penalty = H, slopes, V, penalty
-        self.sweeps, self.deadline = sweep, deadline
+        self.sweeps, self.deadline, self.crossovers = sweep, deadline, crossovers
 
     @property
     def violation(self) -> float:
@@ -184,7 +195,7 @@ class _Point:
         if not size:
             return
         used = int(np.count_nonzero(self.V.any(axis=0)))
-        count = min(max(SWEEPS, int(used * used / (RENT * size))), MOST_SWEEPS)
+        count = min(max(SWEEPS, int(used * used / (self.crossovers.joint_sweeps_divisor * size))), MOST_SWEEPS)
         at_once = max(1, min(BETWEEN, AT_ONCE // (K * size * size)))
         before = [(self.V.copy(), self.slopes.copy())]
         for made in range(0, count, at_once):
@@ -225,7 +236,7 @@ class _Point:
         part, old, H = self.penalty.only(used), self.V[:, used], self.H[np.ix_(used, used)]
         newton = _Newton(H, part, old)
         gradient = self.slopes[:, used] + part.ridge * old + part.threshold * newton.units
-        way = newton.solve(-gradient, self.deadline)
+        way = newton.solve(-gradient, self.deadline, self.crossovers.joint_factor)
         bent, linear = way @ H, float(np.vdot(self.slopes[:, used], way))
         curved, before, steep = float(np.vdot(bent, way)), part.value(old), float(feature_norms(gradient).max())
         # By rounding, H may have negative eigenvalues: see ``_longest_fraction`` in ``kernels/joint.py``.
@@ -256,11 +267,11 @@ class _Newton:
         norms = np.where(norms > 0.0, norms, 1.0)
         self.H, self.ridge, self.units, self.bend = H, penalty.ridge, V / norms, penalty.threshold / norms
 
-    def solve(self, right: np.ndarray, deadline: Deadline) -> np.ndarray:
-        """Return the product of its inverse with an array of shape (K, m): exact or, where it is large, inexact."""
+    def solve(self, right: np.ndarray, deadline: Deadline, factorised: int) -> np.ndarray:
+        """Return the product of its inverse with an array of shape (K, m): exact up to ``factorised`` features, else inexact."""
         if not self.bend.any():  # the columns are independent
             return Cholesky(self.H.copy(), self.ridge.copy(), check=deadline.check).solve(right.T).T
-        way = None if right.shape[1] > LARGEST_FACTOR else self._by_factors(right)
+        way = None if right.shape[1] > factorised else self._by_factors(right)
         return self._by_products(right, deadline) if way is None else way
 
     def _by_factors(self, right: np.ndarray) -> np.ndarray | None:

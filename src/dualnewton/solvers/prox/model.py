@@ -253,7 +253,11 @@ class Model:
         """
         task, place = self.task, self.place
         at = kind_of(task.problem).of(task.problem, place.margins, self.progress.damping)
-        A = None if self.forms_matrices and inside.size <= task.sizes.largest_matrix else task.features.rows_of(inside)
+        A = (
+            None
+            if self.forms_matrices and inside.size <= task.sizes.tuning.largest_matrix
+            else task.features.rows_of(inside)
+        )
         by_entries = A is not None and linear.is_sparse(A) and task.sizes.by_entries(A.nnz, inside.size)
         if by_entries:
             A, border, corner = at.factored(A)
@@ -269,7 +273,9 @@ class Model:
             self.forms_matrices = not reached
         else:
             H, rank = curvature.reduced(inverse), at.rank
-            v = quadratic.minimise(H, slopes, before, penalty, goal, task.sweep, deadline, rank=rank)
+            v = quadratic.minimise(
+                H, slopes, before, penalty, goal, task.sweep, deadline, rank=rank, crossovers=task.sizes.tuning
+            )
         w = place.w.copy()
         w[inside] = v
         return w, place.b - inverse @ (place.slope + border.T @ (v - before))

@@ -123,8 +123,6 @@ class Paths(ABC):
     ----------
     V : array of shape (F, m)
         Where the models are: the coefficients of the features ``inside``; all others are zero.
-    inside : array of shape (m,)
-        Features.
     gradient : array of shape (F, d)
         Σ_i c_fi (x_iᵀw + b − y_i) x_i there, with b at its best.
     losses : array of shape (F,)
@@ -134,10 +132,14 @@ class Paths(ABC):
     """
 
     V: np.ndarray
-    inside: np.ndarray
     gradient: np.ndarray
     losses: np.ndarray
     passes: int = 0
+
+    @property
+    @abstractmethod
+    def inside(self) -> np.ndarray:
+        """The features whose coefficients may be nonzero, in the order of V."""
 
     @abstractmethod
     def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:
@@ -205,7 +207,11 @@ class FromMoments(Paths):
         compiled: bool,
     ) -> None:
         self.H, self.cross, self.mean, self.target_mean, self.compiled = H, cross, mean, target_mean, compiled
-        self.squares, self.inside = squares, np.arange(H.shape[1])
+        self.squares = squares
+
+    @property
+    def inside(self) -> np.ndarray:
+        return np.arange(self.H.shape[1])
 
     @classmethod
     def of(
@@ -277,7 +283,7 @@ class FromColumns(Paths):
         """Forget all features."""
         F, shifted = len(self.totals), self.fit_intercept and not self.data.profile.sparse
         self.gathered = Gathered(self.data, self.sizes, self.c[0] / self.totals[0] if shifted else None)
-        self.inside, self.parts = np.zeros(0, dtype=np.intp), list[linear.Matrix]()
+        self.parts = list[linear.Matrix]()
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, self.data.d)), np.zeros(F)
         self.systems: RowSystems | None = None
@@ -298,13 +304,16 @@ class FromColumns(Paths):
 
     # The features gathered ---------------------------------------------------------------------------------------------
 
+    @property
+    def inside(self) -> np.ndarray:
+        return self.gathered.features
+
     def gather(self, features: np.ndarray) -> None:
         """Add features, and their products with those that are there."""
         if features.size == 0:
             return
         old = self.inside.size
         self.gathered.places(features)
-        self.inside = np.append(self.inside, features)
         self.first = np.append(self.first, np.asarray(self.gathered.rows[old:] @ self.c.T).T, axis=1)
         if self.systems is None:
             self._multiply(old)

@@ -17,18 +17,17 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from dualnewton.objective.problem import Problem
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct.active_set import Kinks, Matrix, Model
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
-SWEEPS, RENT = 8, 36.0
-"""Least number of coordinate descent sweeps between two Newton steps on the free features; and the divisor of (free)²/size
-that gives the number of sweeps which cost as much as a Newton step, whose multiplications are six times as fast."""
+SWEEPS = 8
+"""Least number of coordinate descent sweeps between two Newton steps on the free features; more if a step costs more."""
 
-LARGEST_KERNEL, ROUNDS_AT_ONCE = 1 << 10, 1 << 29
-"""Coordinates up to which a kernel does whole rounds, and the cubes of them between two checks of the deadline: a round takes
-up to a tenth of a second."""
+ROUNDS_AT_ONCE = 1 << 29
+"""Cubes of coordinates in the rounds of a kernel between two checks of the deadline: a round takes up to a tenth of a second."""
 
 FEW, MOST = (4, 4), (20, 50)
 """Rounds, and the steps in each that end at a bound or a change of sign (they leave fewer features free): at first, and where the
@@ -186,6 +185,7 @@ def minimise(
     deadline: Deadline = NEVER,
     *,
     rank: int | None = None,
+    crossovers: Crossovers = USUAL,
 ) -> np.ndarray:
     """Return the minimiser v of the model, starting at w.
 
@@ -211,9 +211,11 @@ def minimise(
         When it has passed, the current point is returned, at which the model does not exceed its value at w.
     rank : int, optional
         The rank of H, or more.
+    crossovers : Crossovers
+        The tuned numbers of sweeps and Newton steps.
     """
     goal = reachable(goal, H, np.abs(slopes), np.abs(w))
-    point, kinks = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline), penalty.kinks()
+    point, kinks = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers), penalty.kinks()
     begin = point.violation
     with suppress(OutOfTime):
         reached = (point.has_kernel or kinks is None) and point.descend(goal, *FEW)
@@ -221,7 +223,8 @@ def minimise(
             if kinks is not None:
                 point.by_active_sets(goal, kinks, w.size if rank is None else min(rank, w.size))
             else:
-                point = _followed(_Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline), goal, begin)
+                again = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers)
+                point = _followed(again, goal, begin)
         if not point.violation <= goal:
             point.descend(goal, *MOST)
     return point.v
@@ -242,15 +245,22 @@ class _Point:
     """The current v, which moves to the minimum, and the slopes of the smooth part there."""
 
     def __init__(
-        self, H: np.ndarray, slopes: np.ndarray, v: np.ndarray, penalty: Penalty, sweep: Sweep, deadline: Deadline
+        self,
+        H: np.ndarray,
+        slopes: np.ndarray,
+        v: np.ndarray,
+        penalty: Penalty,
+        sweep: Sweep,
+        deadline: Deadline,
+        crossovers: Crossovers = USUAL,
     ) -> None:
         self.H, self.slopes, self.v, self.penalty = H, slopes, v, penalty
-        self.sweeps, self.deadline, self.steps = sweep, deadline, 0
+        self.sweeps, self.deadline, self.crossovers, self.steps = sweep, deadline, crossovers, 0
 
     @property
     def has_kernel(self) -> bool:
         """Whether a kernel does whole rounds."""
-        return getattr(self.sweeps, "rounds", None) is not None and self.v.size <= LARGEST_KERNEL
+        return getattr(self.sweeps, "rounds", None) is not None and self.v.size <= self.crossovers.kernel_coordinates
 
     @property
     def violation(self) -> float:
@@ -292,7 +302,7 @@ class _Point:
         """Sweep as often as a Newton step would cost, a few sweeps at a time: only v and the slopes pass from one to the next."""
         parts = [getattr(self.penalty, part.name) for part in fields(self.penalty)]
         used = np.count_nonzero(self.v)
-        count = max(SWEEPS, int(used * used / (RENT * self.v.size)))
+        count = max(SWEEPS, int(used * used / (self.crossovers.sweeps_divisor * self.v.size)))
         at_once = max(1, AT_ONCE // self.v.size**2)
         for made in range(0, count, at_once):
             ended = self.sweeps(self.H, self.slopes, self.v, *parts, min(at_once, count - made), goal)

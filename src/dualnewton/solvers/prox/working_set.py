@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dualnewton.matrix import Data, grams, linear
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.prox.curvature import CANCELLED, Curvature, RowCurvature, RowWeights
 
@@ -33,12 +34,8 @@ class Sizes(Protocol):
         """The coordinates of a working set, at most; zero if all take part."""
 
     @property
-    def largest_matrix(self) -> int:
-        """The most coordinates whose matrix is factorised."""
-
-    @property
-    def thin_share(self) -> float:
-        """The share of nonzero entries up to which gathered features stay sparse."""
+    def tuning(self) -> Crossovers:
+        """The tuned numbers of the solver."""
 
     def by_entries(self, stored: int, features: int) -> bool:
         """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
@@ -97,7 +94,7 @@ class Gathered(Features):
     """Some features, one row each, in the order in which they were first asked for.
 
     All rows have one storage, chosen by the share of nonzero entries of all features gathered so far: dense above
-    ``sizes.thin_share``, CSR below. More features may change it; then the rows that are there are converted.
+    ``sizes.tuning.thin_share``, CSR below. More features may change it; then the rows that are there are converted.
 
     Parameters
     ----------
@@ -110,14 +107,15 @@ class Gathered(Features):
 
     Attributes
     ----------
+    features : integer array
+        The features in ``rows``, in their order.
     means : array
-        Of the features in ``rows``; zeros where none are subtracted.
+        Their means; zeros where none are subtracted.
     """
 
     def __init__(self, data: Data, sizes: Sizes, shares: np.ndarray | None = None) -> None:
         self.data, self.sizes, self.shares, self.means = data, sizes, shares, np.zeros(0)
-        self.place = np.full(data.d, -1)
-        self.count = self.stored = 0
+        self.place, self.features, self.stored = np.full(data.d, -1), np.zeros(0, dtype=np.intp), 0
         self.rows: linear.Matrix = None
         self.room = np.empty((0, data.n))
         self.order: list[np.ndarray] = []  # the features of each gathering
@@ -139,10 +137,10 @@ class Gathered(Features):
             if self.shares is not None:
                 more -= means[:, None]
             self.means = np.append(self.means, means)
-            self.place[missing] = self.count + np.arange(missing.size)
-            self.count += missing.size
+            self.place[missing] = self.features.size + np.arange(missing.size)
+            self.features = np.append(self.features, missing)
             self.stored += more.nnz if linear.is_sparse(more) else more.size
-            dense = self.stored > self.sizes.thin_share * self.data.n * self.count
+            dense = self.stored > self.sizes.tuning.thin_share * self.data.n * self.features.size
             self.rows = self._appended(more, dense=dense)
         return self.place[features]
 
@@ -226,7 +224,7 @@ def features_of(data: Data, sizes: Sizes) -> Features:
 class Growing(Features):
     """The curvature of the gathered features for weights that never change: products with new ones are added as they come.
 
-    With more than ``sizes.largest_matrix`` features gathered, their matrix is larger than that of any step, and is not kept.
+    With more than ``largest_matrix`` features gathered, their matrix is larger than that of any step, and is not kept.
     """
 
     def __init__(self, gathered: Gathered, weights: np.ndarray) -> None:
@@ -245,10 +243,10 @@ class Growing(Features):
 
     def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (it does not change)
         places = self.gathered.places(inside)
-        if self.gathered.count > self.gathered.sizes.largest_matrix:
+        if self.gathered.features.size > self.gathered.sizes.tuning.largest_matrix:
             return self.gathered.curvature(inside, RowWeights(self.weights), deadline)
         rows, old = self.gathered.rows, len(self.known.H)
-        if (size := self.gathered.count) > old:
+        if (size := self.gathered.features.size) > old:
             new = rows[old:]
             even = np.ptp(self.weights) == 0.0
             weighted = new * self.weights[0] if even else linear.scale_columns(new, self.weights)

@@ -1,0 +1,141 @@
+"""Speeds of a processor core and of a GPU, by which counted work becomes predicted seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Speeds of an ordinary processor core. Plans depend on the ratios of these numbers, not on their absolute values.
+
+    Attributes
+    ----------
+    link_bandwidth : float
+        Bytes per second of rows that are copied from the host's memory to a GPU.
+    file_bandwidth : float
+        Bytes per second of rows that are read from files in the system's cache (``benchmarks/DISK.md``).
+    cache_bytes : float
+        Bytes of data that stay in the cache from one pass to the next.
+    memory_bandwidth, cache_bandwidth : float
+        Bytes per second that a matrix-vector product reads from memory and from the cache.
+    multiply, factorise : float
+        Multiplications per second, each with an addition: of large matrix products, and of a Cholesky factorisation.
+    sparse_entry : float
+        Seconds per stored entry of a sparse matrix in a pass over the data.
+    sparse_pair : float
+        Seconds per pair of stored entries of a row in a Gram matrix of sparse rows.
+    gathered_pair : float
+        The same for features in a working set, whose products SciPy computes.
+    expanded_entry : float
+        Seconds per entry when sparse rows are expanded to dense ones.
+    margin : float
+        Seconds per example for its loss and its derivative.
+    call : float
+        Seconds of Python overhead per pass or sketch, independent of the size of the data.
+    drawn_row : float
+        Seconds per example to compute its sampling probability and to draw a sketch.
+    visited_row, visited_entry : float
+        Seconds of a dual round per example, and per stored entry of a sparse one.
+    random_bandwidth, random_cache_bandwidth : float
+        Bytes per second of dense rows that a dual method reads in random order from memory, and from the cache.
+    corrected_entry : float
+        Seconds per coefficient and stored vector in a product with the limited-memory (L-BFGS) correction.
+    numpy_round : float
+        Seconds of Python overhead and small LAPACK calls in a dual round by NumPy.
+    kernel_loading : float
+        Seconds to load compiled kernels from their cache. Compiling them, once, takes ten times as long.
+    pass_scaling, product_scaling : float
+        Powers of the number of threads by which passes over the data, limited by memory bandwidth, and matrix products become
+        faster: 9 and 12 times at 16 threads.
+    round_scaling, model_scaling : float
+        The same for dual rounds, since most of a round depends on the one before it; and the power of the number of models that
+        threads take, whose rounds are independent. With it, ten models of 125000×100000 are fitted by rounds in 16 threads.
+    single_is_faster : bool
+        Whether matrix products in float32 take less time than in float64: half the time on a core.
+    """
+
+    link_bandwidth: float = 5e10
+    file_bandwidth: float = 7e8
+    cache_bytes: float = float(1 << 24)
+    memory_bandwidth: float = 1.4e10
+    cache_bandwidth: float = 4e10
+    multiply: float = 2.3e10
+    factorise: float = 1.2e10
+    sparse_entry: float = 1.6e-9
+    sparse_pair: float = 0.6e-9
+    gathered_pair: float = 5e-9
+    expanded_entry: float = 1e-9
+    margin: float = 9e-9
+    call: float = 1.5e-4
+    drawn_row: float = 2e-8
+    visited_row: float = 3e-8
+    visited_entry: float = 1.8e-9
+    random_bandwidth: float = 6.5e9
+    random_cache_bandwidth: float = 1.3e10
+    corrected_entry: float = 4e-10
+    numpy_round: float = 1e-4
+    kernel_loading: float = 0.25
+    pass_scaling: float = 0.78
+    product_scaling: float = 0.9
+    round_scaling: float = 0.08
+    model_scaling: float = 0.8
+    single_is_faster: bool = True
+
+    def on(self, threads: float, models: int = 1) -> Rates:
+        """Return the rates for a number of threads, which share the dual rounds of ``models`` models; calls use one thread."""
+        passes, products, rounds = (
+            threads**power for power in (self.pass_scaling, self.product_scaling, self.round_scaling)
+        )
+        rounds = max(rounds, min(threads, models) ** self.model_scaling)
+        return replace(
+            self,
+            memory_bandwidth=self.memory_bandwidth * passes,
+            cache_bandwidth=self.cache_bandwidth * passes,
+            multiply=self.multiply * products,
+            sparse_entry=self.sparse_entry / passes,
+            sparse_pair=self.sparse_pair / passes,
+            expanded_entry=self.expanded_entry / passes,
+            margin=self.margin / passes,
+            visited_row=self.visited_row / rounds,
+            visited_entry=self.visited_entry / rounds,
+            random_bandwidth=self.random_bandwidth * rounds,
+            random_cache_bandwidth=self.random_cache_bandwidth * rounds,
+        )
+
+    def streamed(self, itemsize: int) -> Rates:
+        """Return the rates of a GPU to which each pass and Gram matrix copies the rows, with ``itemsize`` bytes per entry."""
+        link = self.link_bandwidth
+        return replace(
+            self,
+            memory_bandwidth=link,
+            cache_bandwidth=link,
+            sparse_entry=self.sparse_entry + (itemsize + 4) / link,  # including its column index
+            expanded_entry=self.expanded_entry + itemsize / link,
+        )
+
+
+GPU = Rates(
+    cache_bytes=0.0,
+    memory_bandwidth=2.8e12,
+    cache_bandwidth=2.8e12,
+    multiply=1.3e13,
+    factorise=4e11,
+    sparse_entry=1.6e-11,
+    sparse_pair=1e-11,
+    expanded_entry=1.7e-12,
+    margin=1e-11,
+    call=1.3e-3,
+    drawn_row=2e-11,
+    single_is_faster=False,
+)
+"""Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
+
+``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.2 ms for 4 GB), ``multiply`` and
+``expanded_entry`` of weighted Gram matrices in float64 (5.5 ms for 10,000,000×100, 36 ms for 1,000,000×1000), and
+``sparse_entry`` of passes over CSR rows. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on
+the GPU: their Gram matrices are of sampled rows, in memory. ``call`` is the interpreter's time of a pass, a matrix or a sample of
+rows, with the work around it, and about twice what ``python -m benchmarks.gpu_timeline`` shows for one: with 0.65 ms, the first
+sketch of 1,000,000×2000 has fewer rows than features, and a fit takes 87 ms and 14 passes instead of 50 ms and 8. What is not set
+here is not done on a GPU, and is as on a core.
+"""

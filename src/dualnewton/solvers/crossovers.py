@@ -1,0 +1,81 @@
+"""The tuned numbers that solvers are given: sizes from which on one way of computing the same takes less time than another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Crossovers:
+    """The part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: numbers without rates of a machine.
+
+    Attributes
+    ----------
+    largest_matrix : int
+        Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
+    updated_share : float
+        Largest share of the weighted rows whose weight may have changed for a sum over rows to be updated, not computed anew.
+
+    active_share : float
+        Largest share of the examples that are active for sweeps over these alone; above it a full sweep costs little more.
+    quick_rounds : float
+        Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
+        joint steps: one costs several epochs, and 20 and more where many examples are free.
+
+    undecided_share, undecided_entries : float, int
+        Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
+        remains, and if they have so many entries.
+    factorised_unknowns : int
+        Unknowns of several outputs up to which a Newton step on one dense block factorises its matrix; beyond it, conjugate
+        gradients need a smaller one.
+
+    least_set : int
+        Number of features of a working set whose matrix is always formed.
+    gathered_features : int
+        Features up to which all are gathered at once from one dense block.
+    gathered_products : int
+        Largest number of multiplications n d² for which all features that violate the conditions are gathered from a block with
+        d ≤ n, if there are more than ``least_set``.
+    walk_share : float
+        Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
+    wide_matrix : int
+        Number of features whose matrix is formed even if they are more than the rows of one dense block.
+    path_ladder : float
+        Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
+    thin_share : float
+        Share of nonzero entries up to which gathered features stay sparse.
+    kernel_coordinates : int
+        Coordinates of a working set up to which one kernel does sweeps and Newton steps; beyond it, LAPACK factorises faster.
+    sweeps_divisor, joint_sweeps_divisor : float
+        Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps over this number;
+        the second for several outputs, whose sweeps are over blocks.
+    joint_factor : int
+        Features in use up to which a Newton step over several outputs factorises its matrix.
+    """
+
+    # Matrices
+    largest_matrix: int = 4000
+    updated_share: float = 0.5
+    # Dual rounds
+    active_share: float = 0.7
+    quick_rounds: float = 0.05
+    # Steps on one dense block
+    undecided_share: float = 0.5
+    undecided_entries: int = 1 << 14
+    factorised_unknowns: int = 150
+    # Working sets
+    least_set: int = 64
+    gathered_features: int = 16
+    gathered_products: int = 1 << 22
+    walk_share: float = 0.7
+    wide_matrix: int = 512
+    path_ladder: float = 0.3
+    thin_share: float = 0.05
+    kernel_coordinates: int = 1 << 10
+    sweeps_divisor: float = 36.0
+    joint_sweeps_divisor: float = 4.0
+    joint_factor: int = 1500
+
+
+USUAL = Crossovers()
+"""The default numbers."""
