@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin
 
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
@@ -255,39 +256,56 @@ def _seem_dependent(X: Any, *, fit_intercept: bool) -> bool:
     return bool(failed) or bool(factor.diagonal().min() < DEPENDENT)
 
 
+class _Spectrum(NamedTuple):
+    """UΣVᵀ without the singular values that are rounding, which ``singular`` has as well."""
+
+    U: np.ndarray
+    singular: np.ndarray
+    V: np.ndarray
+
+
 class _System:
     """The equations √c_i (x_i − m)ᵀw = √c_i (y_i − ȳ), and the decomposition QUΣVᵀ of their matrix A = Q R.
 
     With an intercept the first column of Q is √c, scaled to norm one, so that the columns of QU are orthogonal to it. Subtracting
     the means m is not enough: it leaves rounding errors along √c, which division by small singular values would magnify.
 
-    Attributes
-    ----------
-    singular : array
-        The singular values Σ.
-    rank : int
-        The number of singular values above rounding.
+    The decomposition of R is computed when it is asked for: nonnegative solutions do not need it.
     """
 
     def __init__(
         self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray], *, first: int
     ) -> None:
-        """Decompose A, whose first column is √c if ``first`` is 1."""
-        self.s, self.means, self.B, self.first, self.reflectors = s, means, B, first, None
-        (n, columns), tall, self.R = A.shape, A.shape[0] >= A.shape[1], A[:, first:]
+        """Factorise A, whose first column is √c if ``first`` is 1."""
+        self.s, self.means, self.first, self.reflectors = s, means, first, None
+        columns, tall, self.R = A.shape[1], A.shape[0] >= A.shape[1], A[:, first:]
         if tall or first:
             from scipy.linalg.lapack import dgeqrf
 
             self.reflectors = dgeqrf(A if tall else A[:, :first], lwork=BLOCK * columns, overwrite_a=tall)[:2]
             self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
             self.R[:first] = 0.0
-        U, values, V = np.linalg.svd(self.R[first:], full_matrices=False)
-        padded, self.singular = np.zeros((len(U) + first, U.shape[1])), np.zeros(min(self.R.shape))
-        padded[first:], self.singular[: len(values)] = U, values
-        level = np.finfo(float).eps * max(n, columns - first) * float(self.singular.max(initial=0.0))
-        self.rank = int(np.count_nonzero(self.singular > level))
-        self.U, self.V = padded[:, : self.rank], V[: self.rank]
         self.right = self._turned(B, "T")
+
+    @cached_property
+    def spectrum(self) -> _Spectrum:
+        """The singular value decomposition of R."""
+        U, values, V = np.linalg.svd(self.R[self.first :], full_matrices=False)
+        padded, singular = np.zeros((len(U) + self.first, U.shape[1])), np.zeros(min(self.R.shape))
+        padded[self.first :], singular[: len(values)] = U, values
+        level = np.finfo(float).eps * max(len(self.right), self.R.shape[1]) * float(singular.max(initial=0.0))
+        rank = int(np.count_nonzero(singular > level))
+        return _Spectrum(padded[:, :rank], singular, V[:rank])
+
+    @property
+    def singular(self) -> np.ndarray:
+        """The singular values Σ."""
+        return self.spectrum.singular
+
+    @property
+    def rank(self) -> int:
+        """The number of singular values above rounding."""
+        return len(self.spectrum.V)
 
     def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:
         """Return Qᵀ ("T") or Q ("N") times columns, where Q is stored as a product of n×n reflections.
@@ -328,7 +346,8 @@ class _System:
 
     def _solved(self, right: np.ndarray) -> np.ndarray:
         """Return VΣ⁻¹Uᵀ times each column, as a row."""
-        return np.asarray(((self.U.T @ right).T / self.singular[: self.rank]) @ self.V)
+        U, singular, V = self.spectrum
+        return np.asarray(((U.T @ right).T / singular[: len(V)]) @ V)
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""
@@ -342,8 +361,9 @@ class _System:
     def _outside(self, turned: np.ndarray) -> np.ndarray:
         """Return the part of columns, given times Qᵀ, that is orthogonal to the features and the intercept."""
         turned[: self.first] = 0.0
-        spanned = turned[: len(self.U)]
-        spanned -= self.U @ (self.U.T @ spanned)
+        U = self.spectrum.U
+        spanned = turned[: len(U)]
+        spanned -= U @ (U.T @ spanned)
         return self._turned(turned, "N")
 
     def nonnegative(self, k: int) -> np.ndarray:
