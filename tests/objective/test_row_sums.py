@@ -7,7 +7,7 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
-from dualnewton.row_arrays import product
+from dualnewton.row_arrays import BLOCK, product, stacked
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
@@ -117,3 +117,16 @@ def test_the_product_of_all_entries_is_the_same_in_both_orders(order):
     u, v = (np.asarray(np.random.default_rng(seed).standard_normal((50, 3)), order=order) for seed in (0, 1))
     assert product(u, v) == pytest.approx((u * v).sum(), rel=1e-13)
     assert product(u, np.asarray(v, order="C")) == pytest.approx((u * v).sum(), rel=1e-13)
+
+
+def test_rows_of_one_array_are_stacked_without_a_copy():
+    table = np.arange(3.0 * 2 * BLOCK).reshape(6, BLOCK)
+    rows = list(table)
+    for chosen in (rows, rows[1:4], rows[::2], [row[5:4000] for row in rows]):
+        found = stacked(chosen)
+        assert np.shares_memory(found, table)
+        np.testing.assert_array_equal(found, np.array(chosen))
+    for others in ([rows[0], rows[2], rows[3]], rows[::-1], [rows[0], rows[1].copy()], [row[:5] for row in rows]):
+        found = stacked(others)
+        assert not np.shares_memory(found, table)
+        np.testing.assert_array_equal(found, np.array(others))

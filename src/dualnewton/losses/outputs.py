@@ -43,6 +43,7 @@ class SquaredOutputs(Loss):
     nonnegative = True
     label_domain: ClassVar[str] = "finite real numbers, one column for each output"
     label_form: ClassVar[LabelForm] = LabelForm.VECTOR
+    balances_by_mean = True
 
     def __post_init__(self) -> None:
         integer("n_outputs", self.n_outputs, 2)

@@ -44,7 +44,7 @@ SINGULAR, SMALLEST = 1e-13, 1e-200
 """Eigenvalues of H below this fraction of the largest one, or below this number, count as zero: they are rounding errors."""
 
 WELL = 1e-9
-"""Estimated reciprocal condition number, of H with a unit diagonal, from which on a Cholesky factor serves as well as eigenvalues."""
+"""Estimated reciprocal condition number of H with a unit diagonal above which a Cholesky factor replaces the eigenvalues."""
 
 NOTHING = 1e-26
 """Mean losses below this fraction of max y² count as zero for the squared loss: residuals of 1e-13 max|y| are rounding."""
@@ -305,8 +305,8 @@ class View:
         """
         if not np.isfinite(H).all():
             return np.zeros_like
-        if self.columns == 1 and (product := _factored(H)) is not None:
-            return product
+        if self.columns == 1 and (found := _factored(H)) is not None:
+            return found
         V, reciprocal, scale = _decomposed(H, scaled=True)
         # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:

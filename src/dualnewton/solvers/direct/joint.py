@@ -136,9 +136,10 @@ def minimum(
             best, least = V, left
         if left <= goal.violation or time.perf_counter() > deadline:
             return best, left <= goal.violation
-        squares = float(violations @ violations)
-        if squares <= goal.ridge * (constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)):
-            return V, True
+        if goal.ridge > 0.0:
+            value = constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
+            if float(violations @ violations) <= goal.ridge * value:
+                return V, True
     return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=Deadline(deadline)), False
 
 
@@ -190,11 +191,10 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
     first = H.copy()
     first.ravel()[:: m + 1] += added
     if K * m <= FACTORISED:
-        M, every = np.zeros((K, m, K, m)), np.arange(m)
+        M = np.zeros((K, m, K, m))
+        np.einsum("kikj->kij", M)[...] = first
         # The entries that couple the columns of each feature.
-        M[:, every, :, every] = (-bend * units[:, None] * units).T
-        for k in range(K):
-            M[k, :, k] += first
+        np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
     inverse = factor(first)
     x, residual = np.zeros(right.shape), right
