@@ -80,6 +80,16 @@ class SquaredOutputs(Loss):
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.einsum("ik,ik->i", u, 0.5 * u + y)
 
+    def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return Σ c_i ⟨α_i, ½α_i − y_i⟩; a subclass may have another φ*."""
+        if type(self) is not SquaredOutputs or type(alpha) is not np.ndarray:
+            return super().conjugates(alpha, y, weights)
+        rest = 0.5 * alpha - y
+        total = float(
+            np.einsum("ik,ik->", alpha, rest) if weights is None else np.einsum("i,ik,ik->", weights, alpha, rest)
+        )
+        return math.inf if math.isnan(total) else total  # NaN proves nothing
+
     # Rounding errors ---------------------------------------------------------------------------------------------------
 
     def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002

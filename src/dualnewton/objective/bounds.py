@@ -349,7 +349,7 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.reshape(intercepts, -1)
+    b = np.array(intercepts).reshape(-1)
     vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)

@@ -21,7 +21,7 @@ from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import lifted, solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
-from dualnewton.solvers.direct.thresholds import Rows, value_and_gap, wanted
+from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise
 
 FACTORISED = 150
@@ -35,10 +35,6 @@ HALVINGS, ROUNDING = 12, 1e-15
 
 IN_VAIN = 3
 """Newton steps in a row that leave more than half of the violations: sweeps of coordinate descent take over."""
-
-TRUSTED = 1e-8
-"""Tolerance from which on the minimum over all features is returned without evaluating the rows again: the rounding errors of the
-matrix of products leave less, and the certificate shows if they do not."""
 
 
 class Goal(NamedTuple):

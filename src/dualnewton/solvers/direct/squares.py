@@ -24,9 +24,6 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, wei
 ROUNDED = 1e-13
 """Relative error of a sum of products in :func:`is_exact`: hundreds of times the usual one."""
 
-PASSED = 1 << 14
-"""Entries of X from which on the passes of an evaluation take longer than :func:`is_exact`."""
-
 
 def solve(
     problems: Sequence[Problem],
@@ -55,7 +52,7 @@ def solve(
             way, steps = solved(gradients), 1
             x = x - way
             ends = values - 0.5 * np.add.reduce(gradients * way, axis=1)
-            if rows.size >= PASSED and is_exact(way, diagonal, ridge[:, :d], WELL_BELOW * tol * ends):
+            if is_exact(way, diagonal, ridge[:, :d], WELL_BELOW * tol * ends):
                 return models(x, d, steps)
             continue
         gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
