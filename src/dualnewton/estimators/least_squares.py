@@ -351,20 +351,16 @@ class _System:
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""
-        rest = self._outside(self.right.copy())
-        rest = self._outside(self._turned(rest, "T"))  # removes the rounding errors of the first projection
+        rest, U = self.right.copy(), self.spectrum.U
+        rest[: self.first] = 0.0
+        spanned = rest[: len(U)]
+        for _ in range(2):  # the second projection removes the rounding errors of the first
+            spanned -= U @ (U.T @ spanned)
+        rest = self._turned(rest, "N")
         if self.s is None:
             return np.ascontiguousarray(rest.T)
         roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero has no effect
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
-
-    def _outside(self, turned: np.ndarray) -> np.ndarray:
-        """Return the part of columns, given times Qᵀ, that is orthogonal to the features and the intercept."""
-        turned[: self.first] = 0.0
-        U = self.spectrum.U
-        spanned = turned[: len(U)]
-        spanned -= U @ (U.T @ spanned)
-        return self._turned(turned, "N")
 
     def nonnegative(self, k: int) -> np.ndarray:
         """Return the nonnegative least-squares solution of output k, from R, since RᵀR = AᵀA."""
