@@ -27,6 +27,8 @@ from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
 from dualnewton.run.result import Result
 from dualnewton.run.track import proved
+from dualnewton.solvers.direct.active_set import solution
+from dualnewton.solvers.direct.nonnegative import nonnegative
 
 EXPANDED = 1 << 24
 """Largest number of entries of a sparse X that is made dense and decomposed; a larger X is solved by its moments."""
@@ -41,6 +43,9 @@ DECOMPOSED, SUMMED, ACTIVE = (
 FEW, MORE, MANY, DEPENDENT = 2, 64, 8, 1e-7
 """Rows on which dependent features are looked for: so many for each feature, and more; how many times as many rows there must be;
 and the remaining norm of a feature, as a fraction of its own, below which it depends on others."""
+
+CENTRED = 1e-6
+"""Sum of squares of a centred feature, as a fraction of that of the feature, below which normal equations lose its digits."""
 
 BLOCK = 64
 """Columns of Householder reflections that LAPACK applies together: the workspace has room for this many."""
@@ -123,11 +128,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         others = range(1, targets.shape[1])
         objectives = [first, *(first.with_target(some_columns(targets, k)) for k in others)]
         if self.positive:
-            equations = _System.of(data, fit_intercept=free)
-            return [
-                self._result(objective, objective.certified_pair(*equations.model(equations.nonnegative(k), k)), ACTIVE)
-                for k, objective in enumerate(objectives)
-            ]
+            return self._nonnegative(data, objectives)
         sums = not sparse and sums_normal_equations(n, d, session.tuning)
         summed = _NormalEquations.of(data, fit_intercept=free) if sums else None
         if summed is None and not whole:
@@ -141,6 +142,22 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
             self._result(objective, objective.certified_pair(*system.model(w, k), alpha), reason)
             for k, (objective, w, alpha) in each
         ]
+
+    def _nonnegative(self, data: Data, objectives: Sequence[Unpenalised]) -> list[Result]:
+        """Solve by normal equations, or where these have lost too many digits by a factor of X."""
+        found, system = list[Result](), None
+        for k, objective in enumerate(objectives):
+            model, result = _nonnegative_model(objective), None
+            # The residuals are orthogonal to the features in use, but for rounding, which a projection reduces.
+            for given in () if model is None else (model, model[:2]):
+                result = self._result(objective, objective.certified_pair(*given), ACTIVE)
+                if result.converged:
+                    break
+            if result is None or not result.converged:
+                system = system or _System.of(data, fit_intercept=self.fit_intercept)
+                result = self._result(objective, objective.certified_pair(*system.nonnegative(k)), ACTIVE)
+            found.append(result)
+        return found
 
     def _result(self, objective: Unpenalised, pair: CertifiedPair, reason: str) -> Result:
         return direct_result(proved(objective, pair, self.tol), self.tol, direct_plan(objective.unit, reason))
@@ -165,6 +182,35 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 "Sparse data was passed for X, but dense data is required with positive=True: use X.toarray()"
             )
         return super()._checked(X, y, sample_weight)
+
+
+def _nonnegative_model(objective: Unpenalised) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Return nonnegative w with its intercept and residuals, from the normal equations, refined once.
+
+    None if these have lost too many digits.
+    """
+    view, unit, d = objective.view, objective.unit, objective.d
+    G = view.constant_hessian
+    edge, corner = (G[:d, d], float(G[d, d])) if view.with_one else (np.zeros(d), 1.0)
+    H = G[:d, :d] - np.outer(edge, edge / corner)
+    if not np.all(H.diagonal() > CENTRED * G.diagonal()[:d]):
+        return None
+
+    def sides(values: np.ndarray) -> tuple[np.ndarray, float]:
+        """Σ c_i (x_i − m) v_i, and the mean of v."""
+        sums = view.gradient(values)[0]
+        mean = float(sums[d]) / corner if view.with_one else 0.0
+        return sums[:d] - mean * edge, mean
+
+    q, mean = sides(unit.y)
+    if (w := nonnegative(H, q)) is None:
+        return None
+    used = w.nonzero()[0]
+    if used.size:
+        rest, _ = sides(unit.y - unit.margins(w, mean - float(edge @ w) / corner))
+        w[used] = np.maximum(w[used] + solution(H[np.ix_(used, used)], rest[used]), 0.0)
+    intercept = mean - float(edge @ w) / corner
+    return w, intercept, unit.y - unit.margins(w, intercept)
 
 
 class _NormalEquations:
@@ -362,11 +408,11 @@ class _System:
         roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero has no effect
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
 
-    def nonnegative(self, k: int) -> np.ndarray:
-        """Return the nonnegative least-squares solution of output k, from R, since RᵀR = AᵀA."""
+    def nonnegative(self, k: int) -> tuple[np.ndarray, float]:
+        """Return the nonnegative least-squares solution of output k with its intercept, from R, since RᵀR = AᵀA."""
         from scipy.optimize import nnls
 
-        return np.asarray(nnls(self.R, self.right[: len(self.R), k])[0])
+        return self.model(np.asarray(nnls(self.R, self.right[: len(self.R), k])[0]), k)
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""
