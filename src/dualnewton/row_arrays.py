@@ -17,7 +17,8 @@ A module that defines another kind of row array declares it here (:func:`declare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -158,6 +159,25 @@ def product(u: RowArray, v: RowArray) -> Any:
     """Return Σ u v over all entries; NumPy would first copy arrays that are stored by columns, as compiled passes return them."""
     by_columns = type(u) is np.ndarray and u.ndim == 2 and u.T.flags.c_contiguous and v.T.flags.c_contiguous
     return np.vdot(u.T, v.T) if by_columns else np.vdot(u, v)
+
+
+def stacked(vectors: Sequence[np.ndarray]) -> np.ndarray:
+    """Return NumPy vectors of one length as the rows of an array; long ones that lie in one array at equal distances, as the
+    targets of several outputs do, are not copied.
+    """
+    first = vectors[0]
+    if len(vectors) * first.size > BLOCK and first.base is not None and first.flags.c_contiguous:
+        places = [each.__array_interface__["data"][0] for each in vectors]
+        step = places[-1] - places[0] if len(places) < 2 else places[1] - places[0]
+        same = all(each.base is first.base and each.dtype == first.dtype for each in vectors)
+        if same and step > 0 and all(b - a == step for a, b in pairwise(places)):
+            return np.lib.stride_tricks.as_strided(first, (len(vectors), first.size), (step, first.itemsize))
+    return np.array(vectors)
+
+
+def side_by_side(vectors: Sequence[RowArray]) -> RowArray:
+    """Return vectors as the columns of an array; NumPy ones stay contiguous."""
+    return np.stack(vectors, axis=1) if is_elsewhere(vectors[0]) else stacked(vectors).T
 
 
 def some_columns(array: RowArray, wanted: int | slice) -> RowArray:

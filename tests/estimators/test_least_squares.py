@@ -195,3 +195,15 @@ def test_features_of_different_scales_that_fit_all_targets_leave_no_residuals(fi
     y = X[:, 1] + rng.standard_normal(150)
     model = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, y)
     assert model.certificate_.primal == 0.0
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e2, 1e8])
+def test_nonnegative_coefficients_of_features_far_from_zero(shift):
+    """Normal equations of centred features lose the digits of the larger shifts; a factor of X is then used."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((80, 6))
+    y = X @ np.array([1.0, -1.0, 2.0, 0.0, 0.5, -0.3]) + 0.1 * rng.standard_normal(80)
+    plain = dn.LinearRegression(positive=True).fit(X, y)
+    model = dn.LinearRegression(positive=True).fit(X + shift, y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-6, atol=1e-7)
+    assert model.certificate_.relative_gap <= model.tol

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import dualnewton as dn
 from dualnewton.losses import Squared
+from dualnewton.objective import unpenalised
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.regularizers import ElasticNet
@@ -127,3 +128,18 @@ def test_a_problem_loses_its_penalty_without_new_checks():
     assert free.certify(w, 0.1) == again.certify(w, 0.1)
     assert free.weak.lam == again.weak.lam > 0.0
     assert type(free.weak.regularizer) is type(again.weak.regularizer)
+
+
+def test_well_conditioned_hessians_are_factorised_and_others_decomposed():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 6)) * 10.0 ** np.arange(-3, 3)
+    g = rng.standard_normal((1, 7))
+    inverse = Unpenalised(X, X.sum(axis=1), Squared(), fit_intercept=True).view.inverse
+    H = np.c_[X, np.ones(50)].T @ np.c_[X, np.ones(50)]
+    np.testing.assert_allclose(inverse(H)(g)[0] @ H, g[0], rtol=1e-9)
+    V, reciprocal, scale = unpenalised._decomposed(H, scaled=True)
+    np.testing.assert_allclose(inverse(H)(g)[0], scale * (V @ (reciprocal * (V.T @ (scale * g[0])))), rtol=1e-9)
+    assert unpenalised._factored(H) is not None
+    H[1], H[:, 1] = H[0], H[:, 0]  # two equal features
+    H[1, 1] = H[0, 0]
+    assert unpenalised._factored(H) is None

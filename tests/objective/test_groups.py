@@ -7,9 +7,11 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.objective import groups
+from dualnewton.matrix import memory
+from dualnewton.objective import bounds, groups
+from dualnewton.objective.bounds import primal_bounds
 from dualnewton.objective.certificates import certify_models, certify_pairs
-from dualnewton.objective.rounding import rounding_bound
+from dualnewton.objective.rounding import rounding_bound, rounding_bounds
 from tables import LOSSES, NON_SMOOTH, labels_for, name_of
 
 N, D, LAMS = 40, 4, (0.3, 0.1, 0.02)
@@ -54,6 +56,67 @@ def test_problems_of_a_group_have_their_own_certificates(loss, penalty, intercep
 )
 def test_problems_with_weights_or_offsets_are_evaluated_one_by_one(more):
     assert [group.M for group in groups.groups_of(problems_of(losses.Squared(), **more))] == [1, 1, 1]
+
+
+def outputs_of(scales, **more):
+    """Problems with one λ whose labels have different scales, their models, and what one pass finds for these."""
+    rng = np.random.default_rng(5)
+    X = dn.matrix.as_data(rng.standard_normal((N, D)))
+    made = [dn.Problem(X, k * rng.standard_normal(N) + k, losses.Squared(), lam=0.1, **more) for k in scales]
+    found = [dn.solve(problem, tol=1e-6) for problem in made]
+    points = [each.w for each in found], [each.intercept for each in found]
+    return made, *points, primal_bounds(made, *points)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_one_rounding_bound_for_all_outputs_exceeds_the_bound_of_each(intercept):
+    scales = (1.0, 3.0, 0.5, 2.0)
+    problems, models, intercepts, found = outputs_of(scales, fit_intercept=intercept)
+    shared = rounding_bounds(problems, models, intercepts, found, 1e-4)
+    assert len(set(shared)) == 1
+    for k, problem in enumerate(problems):
+        (own,) = rounding_bounds([problem], models[k : k + 1], intercepts[k : k + 1], found[k : k + 1], 1e-4)
+        assert own <= shared[k] <= 1e-10 * found[k][0]
+
+
+def test_outputs_of_very_different_scales_have_rounding_bounds_of_their_own():
+    problems, models, intercepts, found = outputs_of((1e-2, 1.0, 1e2), fit_intercept=True)
+    errors = rounding_bounds(problems, models, intercepts, found, 1e-9)
+    assert len(set(errors)) == 3
+    for error, (primal, _) in zip(errors, found, strict=True):
+        assert error <= 1e-9 * primal
+
+
+def test_many_problems_form_groups_of_limited_size(monkeypatch):
+    problems, models, intercepts, found = outputs_of(range(1, 8), fit_intercept=True)
+    monkeypatch.setattr(groups, "TOGETHER", 3 * N)
+    assert [group.M for group in groups.groups_of(problems)] == [3, 3, 1]
+    for (primal, bound), (other, another) in zip(primal_bounds(problems, models, intercepts), found, strict=True):
+        assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-13)
+        np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-12, atol=1e-13)
+
+
+def test_the_margins_of_many_models_are_computed_in_smaller_blocks(monkeypatch):
+    problems, models, intercepts, found = outputs_of(range(1, 8), fit_intercept=True)
+    monkeypatch.setattr(memory, "MOST_MARGINS", 7 * 16)  # blocks of 16 rows
+    for (primal, bound), (other, another) in zip(primal_bounds(problems, models, intercepts), found, strict=True):
+        assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-13)
+        np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(N) % 3 + 1.0], ids=["plain", "weights"])
+@pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)
+def test_the_squared_loss_is_balanced_by_its_mean_as_by_its_direction(penalty, weights, monkeypatch):
+    """On small data Σ c_i a_i is a product of its own; in larger passes it is summed beside the dual point."""
+    more = {"regularizer": penalty, "fit_intercept": True, "sample_weight": weights}
+    problems = problems_of(losses.Squared(), **more)
+    models, intercepts, _ = points_of(problems)
+    off = [b + 1e-3 for b in intercepts]
+    by_mean = primal_bounds(problems, models, off)
+    monkeypatch.setattr(bounds, "CHEAP", 0)
+    for (primal, bound), (other, another) in zip(by_mean, primal_bounds(problems, models, off), strict=True):
+        assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-12)
+        np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)

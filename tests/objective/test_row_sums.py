@@ -7,7 +7,7 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
-from dualnewton.row_arrays import SUMMED, additions, product, totals
+from dualnewton.row_arrays import BLOCK, SUMMED, additions, product, stacked, totals
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
@@ -131,3 +131,16 @@ def test_totals_have_the_errors_of_as_many_additions_as_they_declare(n, columns)
     assert np.all(np.abs(totals(values) - exact) <= additions(values) * 2.0**-53 * np.abs(values).sum(axis=0))
     assert additions(values) <= n
     assert n < 4 * SUMMED or additions(values) < n / 8
+
+
+def test_rows_of_one_array_are_stacked_without_a_copy():
+    table = np.arange(3.0 * 2 * BLOCK).reshape(6, BLOCK)
+    rows = list(table)
+    for chosen in (rows, rows[1:4], rows[::2], [row[5:4000] for row in rows]):
+        found = stacked(chosen)
+        assert np.shares_memory(found, table)
+        np.testing.assert_array_equal(found, np.array(chosen))
+    for others in ([rows[0], rows[2], rows[3]], rows[::-1], [rows[0], rows[1].copy()], [row[:5] for row in rows]):
+        found = stacked(others)
+        assert not np.shares_memory(found, table)
+        np.testing.assert_array_equal(found, np.array(others))

@@ -28,7 +28,7 @@ from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import on_host, side_by_side
 from dualnewton.run.result import Result, Status
 
 REMEDIES = {
@@ -278,7 +278,7 @@ class CertifiedModel(BaseEstimator):
         first, alone = results[0], len(results) == 1
         self.certificate_: Any = first.certificate if alone else [result.certificate for result in results]
         self.trace_ = first.trace if alone else [result.trace for result in results]
-        self.dual_coef_ = first.alpha if alone else np.stack([result.alpha for result in results], axis=1)
+        self.dual_coef_ = first.alpha if alone else side_by_side([result.alpha for result in results])
         self.plan_ = first.plan
         self.n_iter_: Any = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
         self._take(data, results)

@@ -9,8 +9,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+import joblib  # type: ignore[import-untyped]
+import joblib.parallel  # type: ignore[import-untyped]
 import numpy as np
-from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from joblib import effective_n_jobs
 
 from dualnewton._cached import cached_property
 from dualnewton.estimators._progress import ProgressLine
@@ -34,6 +36,14 @@ MAX_EPOCHS = 1000
 """Limit on epochs where ``max_iter`` is None."""
 
 
+def _has_settings() -> bool:
+    """Whether ``joblib.parallel_config`` or a worker of joblib may have set another number of threads than one.
+
+    Where joblib keeps them is private to it: if it is not found there, joblib is asked, which takes as long as six products.
+    """
+    return bool(vars(getattr(joblib.parallel, "_backend", joblib)))
+
+
 class Session:
     """Runs the solver for an estimator, within ``max_iter`` and ``time_limit`` over all runs of a fit together.
 
@@ -49,7 +59,7 @@ class Session:
         self.epochs_left: float = iterations * model._iteration_epochs
         self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
         # None means one thread; inside joblib's workers, which share the cores, any number means one.
-        self.threads = effective_n_jobs(model.n_jobs)
+        self.threads = 1 if model.n_jobs is None and not _has_settings() else effective_n_jobs(model.n_jobs)
         self.seed = seed_of(model.random_state)
         self.callback = model.callback
         self.line = ProgressLine(type(model).__name__, self.tol) if model.verbose else None

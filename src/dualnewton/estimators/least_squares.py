@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin
 
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
@@ -26,6 +27,8 @@ from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
 from dualnewton.run.result import Result, direct_result
 from dualnewton.run.track import proved
+from dualnewton.solvers.direct.active_set import solution
+from dualnewton.solvers.direct.nonnegative import nonnegative
 
 EXPANDED = 1 << 24
 """Largest number of entries of a sparse X that is made dense and decomposed; a larger X is solved by its moments."""
@@ -40,6 +43,9 @@ DECOMPOSED, SUMMED, ACTIVE = (
 FEW, MORE, MANY, DEPENDENT = 2, 64, 8, 1e-7
 """Rows on which dependent features are looked for: so many for each feature, and more; how many times as many rows there must be;
 and the remaining norm of a feature, as a fraction of its own, below which it depends on others."""
+
+CENTRED = 1e-6
+"""Sum of squares of a centred feature, as a fraction of that of the feature, below which normal equations lose its digits."""
 
 BLOCK = 64
 """Columns of Householder reflections that LAPACK applies together: the workspace has room for this many."""
@@ -122,11 +128,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         others = range(1, targets.shape[1])
         objectives = [first, *(first.with_target(some_columns(targets, k)) for k in others)]
         if self.positive:
-            equations = _System.of(data, fit_intercept=free)
-            return [
-                self._result(objective, objective.certified_pair(*equations.model(equations.nonnegative(k), k)), ACTIVE)
-                for k, objective in enumerate(objectives)
-            ]
+            return self._nonnegative(data, objectives)
         sums = not sparse and sums_normal_equations(n, d, session.tuning)
         summed = _NormalEquations.of(data, fit_intercept=free) if sums else None
         if summed is None and not whole:
@@ -140,6 +142,22 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
             self._result(objective, objective.certified_pair(*system.model(w, k), alpha), reason)
             for k, (objective, w, alpha) in each
         ]
+
+    def _nonnegative(self, data: Data, objectives: Sequence[Unpenalised]) -> list[Result]:
+        """Solve by normal equations, or where these have lost too many digits by a factor of X."""
+        found, system = list[Result](), None
+        for k, objective in enumerate(objectives):
+            model, result = _nonnegative_model(objective), None
+            # The residuals are orthogonal to the features in use, but for rounding, which a projection reduces.
+            for given in () if model is None else (model, model[:2]):
+                result = self._result(objective, objective.certified_pair(*given), ACTIVE)
+                if result.converged:
+                    break
+            if result is None or not result.converged:
+                system = system or _System.of(data, fit_intercept=self.fit_intercept)
+                result = self._result(objective, objective.certified_pair(*system.nonnegative(k)), ACTIVE)
+            found.append(result)
+        return found
 
     def _result(self, objective: Unpenalised, pair: CertifiedPair, reason: str) -> Result:
         return direct_result(proved(objective, pair, self.tol), self.tol, direct_plan(objective.unit, reason))
@@ -164,6 +182,35 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 "Sparse data was passed for X, but dense data is required with positive=True: use X.toarray()"
             )
         return super()._checked(X, y, sample_weight)
+
+
+def _nonnegative_model(objective: Unpenalised) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Return nonnegative w with its intercept and residuals, from the normal equations, refined once.
+
+    None if these have lost too many digits.
+    """
+    view, unit, d = objective.view, objective.unit, objective.d
+    G = view.constant_hessian
+    edge, corner = (G[:d, d], float(G[d, d])) if view.with_one else (np.zeros(d), 1.0)
+    H = G[:d, :d] - np.outer(edge, edge / corner)
+    if not np.all(H.diagonal() > CENTRED * G.diagonal()[:d]):
+        return None
+
+    def sides(values: np.ndarray) -> tuple[np.ndarray, float]:
+        """Σ c_i (x_i − m) v_i, and the mean of v."""
+        sums = view.gradient(values)[0]
+        mean = float(sums[d]) / corner if view.with_one else 0.0
+        return sums[:d] - mean * edge, mean
+
+    q, mean = sides(unit.y)
+    if (w := nonnegative(H, q)) is None:
+        return None
+    used = w.nonzero()[0]
+    if used.size:
+        rest, _ = sides(unit.y - unit.margins(w, mean - float(edge @ w) / corner))
+        w[used] = np.maximum(w[used] + solution(H[np.ix_(used, used)], rest[used]), 0.0)
+    intercept = mean - float(edge @ w) / corner
+    return w, intercept, unit.y - unit.margins(w, intercept)
 
 
 class _NormalEquations:
@@ -255,39 +302,56 @@ def _seem_dependent(X: Any, *, fit_intercept: bool) -> bool:
     return bool(failed) or bool(factor.diagonal().min() < DEPENDENT)
 
 
+class _Spectrum(NamedTuple):
+    """UΣVᵀ without the singular values that are rounding, which ``singular`` has as well."""
+
+    U: np.ndarray
+    singular: np.ndarray
+    V: np.ndarray
+
+
 class _System:
     """The equations √c_i (x_i − m)ᵀw = √c_i (y_i − ȳ), and the decomposition QUΣVᵀ of their matrix A = Q R.
 
     With an intercept the first column of Q is √c, scaled to norm one, so that the columns of QU are orthogonal to it. Subtracting
     the means m is not enough: it leaves rounding errors along √c, which division by small singular values would magnify.
 
-    Attributes
-    ----------
-    singular : array
-        The singular values Σ.
-    rank : int
-        The number of singular values above rounding.
+    The decomposition of R is computed when it is asked for: nonnegative solutions do not need it.
     """
 
     def __init__(
         self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray], *, first: int
     ) -> None:
-        """Decompose A, whose first column is √c if ``first`` is 1."""
-        self.s, self.means, self.B, self.first, self.reflectors = s, means, B, first, None
-        (n, columns), tall, self.R = A.shape, A.shape[0] >= A.shape[1], A[:, first:]
+        """Factorise A, whose first column is √c if ``first`` is 1."""
+        self.s, self.means, self.first, self.reflectors = s, means, first, None
+        columns, tall, self.R = A.shape[1], A.shape[0] >= A.shape[1], A[:, first:]
         if tall or first:
             from scipy.linalg.lapack import dgeqrf
 
             self.reflectors = dgeqrf(A if tall else A[:, :first], lwork=BLOCK * columns, overwrite_a=tall)[:2]
             self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
             self.R[:first] = 0.0
-        U, values, V = np.linalg.svd(self.R[first:], full_matrices=False)
-        padded, self.singular = np.zeros((len(U) + first, U.shape[1])), np.zeros(min(self.R.shape))
-        padded[first:], self.singular[: len(values)] = U, values
-        level = np.finfo(float).eps * max(n, columns - first) * float(self.singular.max(initial=0.0))
-        self.rank = int(np.count_nonzero(self.singular > level))
-        self.U, self.V = padded[:, : self.rank], V[: self.rank]
         self.right = self._turned(B, "T")
+
+    @cached_property
+    def spectrum(self) -> _Spectrum:
+        """The singular value decomposition of R."""
+        U, values, V = np.linalg.svd(self.R[self.first :], full_matrices=False)
+        padded, singular = np.zeros((len(U) + self.first, U.shape[1])), np.zeros(min(self.R.shape))
+        padded[self.first :], singular[: len(values)] = U, values
+        level = np.finfo(float).eps * max(len(self.right), self.R.shape[1]) * float(singular.max(initial=0.0))
+        rank = int(np.count_nonzero(singular > level))
+        return _Spectrum(padded[:, :rank], singular, V[:rank])
+
+    @property
+    def singular(self) -> np.ndarray:
+        """The singular values Σ."""
+        return self.spectrum.singular
+
+    @property
+    def rank(self) -> int:
+        """The number of singular values above rounding."""
+        return len(self.spectrum.V)
 
     def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:
         """Return Qᵀ ("T") or Q ("N") times columns, where Q is stored as a product of n×n reflections.
@@ -328,29 +392,27 @@ class _System:
 
     def _solved(self, right: np.ndarray) -> np.ndarray:
         """Return VΣ⁻¹Uᵀ times each column, as a row."""
-        return np.asarray(((self.U.T @ right).T / self.singular[: self.rank]) @ self.V)
+        U, singular, V = self.spectrum
+        return np.asarray(((U.T @ right).T / singular[: len(V)]) @ V)
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""
-        rest = self._outside(self.right.copy())
-        rest = self._outside(self._turned(rest, "T"))  # removes the rounding errors of the first projection
+        rest, U = self.right.copy(), self.spectrum.U
+        rest[: self.first] = 0.0
+        spanned = rest[: len(U)]
+        for _ in range(2):  # the second projection removes the rounding errors of the first
+            spanned -= U @ (U.T @ spanned)
+        rest = self._turned(rest, "N")
         if self.s is None:
             return np.ascontiguousarray(rest.T)
         roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero has no effect
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
 
-    def _outside(self, turned: np.ndarray) -> np.ndarray:
-        """Return the part of columns, given times Qᵀ, that is orthogonal to the features and the intercept."""
-        turned[: self.first] = 0.0
-        spanned = turned[: len(self.U)]
-        spanned -= self.U @ (self.U.T @ spanned)
-        return self._turned(turned, "N")
-
-    def nonnegative(self, k: int) -> np.ndarray:
-        """Return the nonnegative least-squares solution of output k, from R, since RᵀR = AᵀA."""
+    def nonnegative(self, k: int) -> tuple[np.ndarray, float]:
+        """Return the nonnegative least-squares solution of output k with its intercept, from R, since RᵀR = AᵀA."""
         from scipy.optimize import nnls
 
-        return np.asarray(nnls(self.R, self.right[: len(self.R), k])[0])
+        return self.model(np.asarray(nnls(self.R, self.right[: len(self.R), k])[0]), k)
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""

@@ -151,6 +151,12 @@ class Loss(RoundingErrors):
         """Whether :meth:`balancing_direction` applies: the domain of φ* is a product of intervals, one for each column."""
         return self.columns == 1
 
+    @property
+    def balances_by_mean(self) -> bool:
+        """Whether α less a constant is a dual point for every constant: φ is quadratic, and φ* finite everywhere."""
+        constant = self.curvature is Curvature.CONSTANT
+        return constant and self.columns == 1 and type(self).domain is Loss.domain
+
     # The functions of one example --------------------------------------------------------------------------------------
 
     def value(self, z: Array, y: Array) -> Array:

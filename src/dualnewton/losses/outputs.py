@@ -43,6 +43,7 @@ class SquaredOutputs(Loss):
     nonnegative = True
     label_domain: ClassVar[str] = "finite real numbers, one column for each output"
     label_form: ClassVar[LabelForm] = LabelForm.VECTOR
+    balances_by_mean = True
 
     def __post_init__(self) -> None:
         integer("n_outputs", self.n_outputs, 2)
@@ -78,6 +79,16 @@ class SquaredOutputs(Loss):
 
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.einsum("ik,ik->i", u, 0.5 * u + y)
+
+    def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return Σ c_i ⟨α_i, ½α_i − y_i⟩; a subclass may have another φ*."""
+        if type(self) is not SquaredOutputs or type(alpha) is not np.ndarray:
+            return super().conjugates(alpha, y, weights)
+        rest = 0.5 * alpha - y
+        total = float(
+            np.einsum("ik,ik->", alpha, rest) if weights is None else np.einsum("i,ik,ik->", weights, alpha, rest)
+        )
+        return math.inf if math.isnan(total) else total  # NaN proves nothing
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
 

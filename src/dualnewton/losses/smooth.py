@@ -45,6 +45,14 @@ class Squared(Loss):
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
+    def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, two products; a subclass may have another φ*."""
+        if type(self) is not Squared or type(alpha) is not np.ndarray:
+            return super().conjugates(alpha, y, weights)
+        mass = alpha if weights is None else weights * alpha
+        total = 0.5 * float(np.vdot(alpha, mass)) - float(np.vdot(mass, y))
+        return math.inf if math.isnan(total) else total  # NaN proves nothing
+
     def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
         """Return ½ Σ c_i y_i²; a subclass may have another value."""
         return 0.5 * labels if type(self) is Squared else None

@@ -4,6 +4,7 @@
 
 1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d_i is
    φ″(z_i), or less next to an end of the domain (``Loss.balancing_direction``); the pass sums c_i d_i a_i as well as c_i α_i a_i.
+   A loss that balances by its mean (the squared loss) has d_i = 1: on small data Σ c_i a_i is computed when it is needed.
 2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with
    it. The pass sums ᾱ a second time from α/3: the difference between the two sums measures the rounding errors.
 3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
@@ -26,7 +27,7 @@ from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, Evaluation, RowForm, RowVectors
 from dualnewton.objective import row_sums
 from dualnewton.objective.groups import Group, groups_of, singles
-from dualnewton.row_arrays import column_sums, on_host, some_columns
+from dualnewton.row_arrays import column_sums, on_host, some_columns, stacked
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -41,6 +42,10 @@ measures, and D by more than this fraction of |P|, for rounding."""
 SLIGHT, TWICE = 1e-3, 2.0
 """Two limits up to which a dual point without a balancing direction (softmax) is balanced without another intercept: the
 imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and the gap as a multiple of the gap without an imbalance."""
+
+CHEAP = 1 << 20
+"""Number of entries of X up to which Σ c_i a_i is a product of its own, for the few dual points that need balancing. Above, every
+pass sums it as well, since another pass would take longer."""
 
 TINY = float(np.finfo(float).tiny)
 """Lower limit for a sum of curvatures that is used as a divisor."""
@@ -75,7 +80,8 @@ class DualSums:
     sums : array of shape (L,)
         Σ c_i r_ik.
     direction : array of the shape of α, optional
-        The balancing direction, by which α is corrected; the columns contain it as well.
+        The balancing direction, by which α is corrected; the columns contain it as well. Without one, α is corrected by a
+        constant, if the loss allows it.
     bar, balanced_bar : array with an entry per feature
         ᾱ, and ᾱ of the balanced point once :meth:`bounds` has computed it.
     steps : list of float
@@ -112,10 +118,34 @@ class DualSums:
         first = self.group.first
         return row_sums.dual_sizes(first.loss, self.alpha, self.group.rows, masses=first.fit_intercept)
 
+    @property
+    def _balances(self) -> bool:
+        """Whether a multiple of d makes α feasible for a problem with an intercept."""
+        first = self.group.first
+        return self.direction is not None or (first.fit_intercept and first.loss.balances_by_mean)
+
+    def _along(self, third: int = 0) -> np.ndarray:
+        """Return Σ c_i d_i a_i of each column over λn; if ``third`` is 1, summed from thirds and as a third of it."""
+        if self.direction is not None:
+            return self.products[self._place(1 + 2 * third)] / self.group.scale
+        return self._of_ones[third] / self.group.scale
+
+    @cached_property
+    def _of_ones(self) -> np.ndarray:
+        """Σ c_i a_i and Σ (c_i/3) a_i, as two rows."""
+        first = self.group.first
+        return first.data.transposed_times(np.column_stack([first.c, first.c / 3.0])).T
+
     def _steps(self) -> list[float]:
-        """Return t of each column, at most 1 in absolute value; none if α is balanced."""
-        group, found = self.group, self.masses
-        available, absolute = group.numbers(self.sums[self._place(1)]), list[float]()
+        """Return t of each column, at most 1 in absolute value for a direction; none if α is balanced."""
+        group, found, absolute = self.group, self.masses, list[float]()
+        if self.direction is None:
+            absolute = group.numbers(self.sizes.absolute)
+            if all(abs(mass) <= BALANCED * size for mass, size in zip(found, absolute, strict=True)):
+                return []
+            weight = float(group.first.c.sum())
+            return [mass / weight for mass in found]
+        available = group.numbers(self.sums[self._place(1)])
         for k, mass in enumerate(found):
             size = abs(mass)
             if size <= BALANCED * available[k]:
@@ -129,10 +159,10 @@ class DualSums:
     def bounds(self) -> list[Bound]:
         """Balance α along the direction, scale it into the domain of g*, and return D of each problem."""
         group, first, alpha, bar, sizes = self.group, self.group.first, self.alpha, self.bar, None
-        if self.direction is not None and (steps := self._steps()):
+        if self._balances and (steps := self._steps()):
             self.steps = steps
-            bar = self.balanced_bar = bar - group.per_feature(steps) * (self.products[self._place(1)] / group.scale)
-            alpha = alpha - group.per_row(steps, alpha) * self.direction
+            bar = self.balanced_bar = bar - group.per_feature(steps) * self._along()
+            alpha = alpha - group.per_row(steps, alpha) * (1.0 if self.direction is None else self.direction)
         elif first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
             return [Bound(-np.inf, alpha, bar, self.sizes)]  # without the conjugates, which take about a pass
         else:
@@ -155,7 +185,7 @@ class DualSums:
         group, kinds = self.group, 1 if self.direction is None else 2
         found = self.products[self._place(kinds)] / group.scale
         if self.steps:
-            found = found - group.per_feature(self.steps) * (self.products[self._place(kinds + 1)] / group.scale)
+            found = found - group.per_feature(self.steps) * self._along(third=1)
         return 3.0 * found
 
 
@@ -214,23 +244,30 @@ class PrimalPoints:
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
-        values, factors, k, first, column = np.empty(len(self.forms)), [], 0, 0, 0
+        values, k, first, column = np.empty(len(self.forms)), 0, 0, 0
         kept = np.empty((self.kept, len(Z)), like=Z)  # contiguous columns
         for M in self.counts:
             form, K = self.forms[k], self.forms[k].loss.columns
-            step = _kept_columns(form)
-            last = first + M * step
+            last = first + M * _kept_columns(form)
             if M == 1:
                 values[k] = _point(
                     form, rows[k], Z[:, column if K == 1 else slice(column, column + K)], kept[first:last]
                 )
             else:
                 values[k : k + M] = _points(form, rows[k : k + M], Z[:, column : column + M], kept[first:last])
-            for low in range(first, last, step):
-                factors.append(sum_columns(rows[k], kept[low : low + step].T, thirds=form.thirds))
-                k += 1
-            first, column = last, column + M * K
-        return BlockLosses(values, _side_by_side(factors), kept.T)
+            k, first, column = k + M, last, column + M * K
+        return BlockLosses(values, self._factors(rows, kept), kept.T)
+
+    def _factors(self, rows: Sequence[RowVectors], kept: np.ndarray) -> np.ndarray:
+        """Return the columns that are multiplied by Aᵀ: those that are kept, with weights, and their thirds."""
+        if not any(form.thirds or own.c is not None for form, own in zip(self.forms, rows, strict=True)):
+            return kept.T
+        factors, first = [], 0
+        for form, own in zip(self.forms, rows, strict=True):
+            last = first + _kept_columns(form)
+            factors.append(sum_columns(own, kept[first:last].T, thirds=form.thirds))
+            first = last
+        return _side_by_side(factors)
 
 
 def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarray) -> float:
@@ -246,7 +283,7 @@ def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarra
 
 def _points(form: RowForm, rows: Sequence[RowVectors], margins: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Do the same for the models of a group, with one row of arrays for each."""
-    z, y = np.ascontiguousarray(margins.T), np.array([each.y for each in rows])
+    z, y = np.ascontiguousarray(margins.T), stacked([each.y for each in rows])
     value, slopes = form.loss.value_and_derivative(z, y)
     alpha = kept[:: 1 + form.direction]
     np.negative(slopes, out=alpha)
@@ -263,6 +300,8 @@ def _kept_columns(form: RowForm) -> int:
 def _form_of(problem: Problem) -> RowForm:
     """Return the outputs of a pass that certifies a primal point; with an intercept, most losses have a balancing direction."""
     direction = problem.fit_intercept and problem.loss.balances_by_direction
+    if direction and problem.loss.balances_by_mean and problem.n * problem.d <= CHEAP:
+        direction = False
     return RowForm(problem.loss, True, direction, not problem.regularizer.strongly_convex)
 
 
@@ -273,8 +312,10 @@ def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list
 
 def dual_bounds(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[Bound]:
     """Return the bound of a dual point of each problem, in one pass."""
-    groups = groups_of(problems)
-    points = alphas if groups[0].M == 1 else [np.array(alphas)]
+    groups, points, first = groups_of(problems), [], 0
+    for group in groups:
+        points.append(alphas[first] if group.M == 1 else np.array(alphas[first : first + group.M]))
+        first += group.M
     return [bound for sums in _dual_sums(groups, points) for bound in sums.bounds()]
 
 
@@ -308,7 +349,7 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.reshape(intercepts[0], -1) if len(models) == 1 else np.concatenate([np.reshape(b, -1) for b in intercepts])
+    b = np.array(intercepts).reshape(-1)
     vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import RowVectors
-from dualnewton.row_arrays import is_elsewhere
+from dualnewton.row_arrays import is_elsewhere, stacked
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
-FEW_ROWS = 1 << 13
-"""Number of rows up to which problems that differ in y and λ alone are evaluated together: below it the time is that of Python
-calls, and arrays of all problems stay in the cache."""
+TOGETHER = 1 << 17
+"""Number of rows, counted for each problem, up to which problems that differ in y and λ alone form a group: one call evaluates
+all of them, and their arrays (1 MiB each) stay in the cache."""
 
 
 class Group:
@@ -28,8 +29,6 @@ class Group:
     ----------
     problems : sequence of Problem
         The problems.
-    rows : RowVectors
-        Labels, weights and offsets; for M problems the labels alone, of shape (M, n).
     scale : float, or array of shape (M, 1)
         λn.
     """
@@ -37,8 +36,12 @@ class Group:
     def __init__(self, problems: Sequence[Problem]) -> None:
         first, M = problems[0], len(problems)
         self.problems, self.first, self.M, self.K = problems, first, M, first.columns
-        self.rows = first.row_vectors if M == 1 else RowVectors(np.array([each.y for each in problems]))
         self.scale: Any = first.lam * first.n if M == 1 else np.array([each.lam * each.n for each in problems])[:, None]
+
+    @cached_property
+    def rows(self) -> RowVectors:
+        """Labels, weights and offsets; for M problems the labels alone, of shape (M, n)."""
+        return self.first.row_vectors if self.M == 1 else RowVectors(stacked([each.y for each in self.problems]))
 
     def each(self, arrays: Any) -> Any:
         """Return the part of each problem, of an array with a row per problem if there are several."""
@@ -61,9 +64,12 @@ class Group:
 
 def groups_of(problems: Sequence[Problem]) -> list[Group]:
     """Group problems of one column on few rows that differ in y and λ alone; other problems are evaluated one by one."""
-    first = problems[0]
-    few = len(problems) > 1 and first.columns == 1 and first.n <= FEW_ROWS and not is_elsewhere(first.y)
-    return [Group(problems)] if few and all(_evaluated_alike(each, first) for each in problems) else singles(problems)
+    first, size = problems[0], TOGETHER // problems[0].n
+    if len(problems) == 1 or size < 2 or first.columns > 1 or is_elsewhere(first.y):
+        return singles(problems)
+    if not all(_evaluated_alike(each, first) for each in problems):
+        return singles(problems)
+    return [Group(problems[k : k + size]) for k in range(0, len(problems), size)]
 
 
 def singles(problems: Sequence[Problem]) -> list[Group]:

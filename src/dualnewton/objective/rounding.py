@@ -35,7 +35,8 @@ import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
 from dualnewton.objective import row_sums
-from dualnewton.objective.groups import groups_of
+from dualnewton.objective.alike import like
+from dualnewton.objective.groups import Group, groups_of
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 from dualnewton.row_arrays import SUMMED, additions
 
@@ -115,15 +116,70 @@ def rounding_bounds(
 
     It need not be sharp where gap + R ≤ tol|P|. Called in a run, whose arithmetic gives no warnings.
     """
-    if len(problems) > 1 and (group := groups_of(problems)[0]).M > 1:
-        for problem, sums in zip(problems, row_sums.label_sums_of_each(group.first.loss, group.rows.y), strict=True):
-            vars(problem).setdefault("label_sums", sums)
+    if len(problems) == 1:
+        return _bounds_of_each(problems, models, intercepts, found, tol)
+    errors = list[float | None]()
+    for group in groups_of(problems):
+        own = slice(len(errors), len(errors) + group.M)
+        points = models[own], intercepts[own], found[own]
+        if group.M > 1:
+            sums = row_sums.label_sums_of_each(group.first.loss, group.rows.y)
+            for problem, labels in zip(group.problems, sums, strict=True):
+                vars(problem).setdefault("label_sums", labels)
+            if (shared := _bound_of_all(group, *points, tol)) is not None:
+                errors += [shared] * group.M
+                continue
+        errors += _bounds_of_each(group.problems, *points, tol)
+    return errors
+
+
+def _bounds_of_each(
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    found: Sequence[Any],
+    tol: float,
+) -> list[float | None]:
+    """Return R of each problem by a computation of its own."""
     errors = []
     for problem, w, b, (primal, (dual, alpha, _, sizes)) in zip(problems, models, intercepts, found, strict=True):
         sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)
         enough = room_for(primal, dual, tol)
         errors.append(_bound(problem, (w, b, alpha), (primal, dual), sizes, enough))
     return errors
+
+
+def _bound_of_all(
+    group: Group, models: Sequence[np.ndarray], intercepts: Sequence[Any], found: Sequence[Any], tol: float
+) -> float | None:
+    """Return one R for all problems of a group; None if it is too large for one of them, or none is known.
+
+    R grows with the norms of w, b, α and the labels, with g(w), |D|, P − λg(w) and P − D, and with the imbalance as a fraction of
+    Σ c_i |α_i|. It is computed once, from the largest value of each among the problems, which must have one λ.
+    """
+    first, (primals, bounds) = group.first, zip(*found, strict=True)
+    alike = all(problem.lam == first.lam for problem in group.problems) and first.regularizer.form.is_plain
+    if not (alike and first.loss.balances_by_mean and all(bound.sizes for bound in bounds)):
+        return None
+    values = [(primal, bound.value) for primal, bound in zip(primals, bounds, strict=True)]
+    enough = min(room_for(*each, tol) for each in values)
+    largest = max(max(map(abs, each)) for each in values)
+    if not (enough > 0.0 and math.isfinite(largest)):
+        return None
+    squares, weighted, *columns = zip(*(bound.sizes for bound in bounds), strict=True)
+    sizes = DualSizes(max(squares), max(weighted))
+    if first.fit_intercept:
+        share = max(abs(mass) / size if size > 0.0 else 0.0 for mass, size in zip(*columns, strict=True))
+        sizes = DualSizes(*sizes[:2], share * max(columns[1]), max(columns[1]))
+    W, problem = np.array(models), like(first)
+    longest = W[np.argmax(np.einsum("kj,kj->k", W, W))]
+    labels = zip(*(each.label_sums for each in group.problems), strict=True)
+    vars(problem)["label_sums"] = row_sums.LabelSums(*map(max, labels))
+    analysis = _Analysis.of(problem, longest, max(map(abs, intercepts)), bounds[0].alpha, FLOAT64, sizes)
+    # The losses are P − λg(w), where the largest λg(w) is subtracted: it is added before.
+    dual = largest + analysis.penalty
+    error = analysis.bound(dual + max(max(primal - value, 0.0) for primal, value in values), dual, None)
+    return error if error is not None and error <= enough else None
 
 
 def room_for(primal: float, dual: float, tol: float) -> float:

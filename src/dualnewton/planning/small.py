@@ -171,9 +171,11 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
     asked = method in ("auto", "newton") and tau in ("auto", n)
     if not (asked and has_hessian(problem) and problem.data.capabilities.whole):
         return None
-    directions = int(_factor_cost(problem, models, tuning) / (models * _gradient_cost(problem, tuning)))
+    together = models > 1 and problem.columns == 1 and _share_hessian(problem)
+    factors = _factor_cost(problem, 1 if together else models, tuning)
+    directions = int(factors / (models * _gradient_cost(problem, tuning)))
     tried = directions if directions >= tuning.fewest_directions else 0
-    return Plan("newton", n, WIDE, family="wide", inner="newton", directions=tried)
+    return Plan("newton", n, WIDE, family="wide", inner="newton", directions=tried, together=together and not tried)
 
 
 def _gradient_cost(problem: Any, tuning: Tuning) -> float:

@@ -42,12 +42,13 @@ SCHEMES: dict[str | None, Any] = {
 
 def direct_solver(plan: Plan) -> Solvers:
     """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
-    solve = _direct(plan.family).solve
+    family = _direct(plan.family)
     if plan.together:
-        return partial(_direct("together").solve, alone=solve)
+        together = partial(_direct("together").solve, alone=_direct(plan.inner or plan.family).solve)
+        return together if plan.inner is None else partial(family.solve_together, inner=together)
     if plan.inner is None:
-        return partial(one_by_one, solve)
-    return partial(one_by_one, solve, inner=_direct(plan.inner).solve, directions=plan.directions)
+        return partial(one_by_one, family.solve)
+    return partial(one_by_one, family.solve, inner=_direct(plan.inner).solve, directions=plan.directions)
 
 
 @cache

@@ -11,9 +11,8 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
-from dualnewton.solvers.direct import newton, wide
+from dualnewton.solvers.direct import newton, squares, wide
 from dualnewton.solvers.direct.block import Block
-from dualnewton.solvers.direct.risk import Risk
 from tuned import DIRECT, GENERAL, tuned
 
 N, D = 40, 300
@@ -204,11 +203,14 @@ def test_which_problems_are_wide():
 
 
 def test_outputs_of_least_squares_share_one_hessian(monkeypatch):
-    made, factor = [], Risk.factor
-    monkeypatch.setattr(Risk, "factor", lambda self, *args, **rest: made.append(1) or factor(self, *args, **rest))
-    problems = [dn.Problem(X, k * SCORE + k, losses.Squared(), lam=1e-3, fit_intercept=True) for k in (1.0, 2.0, -3.0)]
+    made, inverses = [], squares.inverses
+    monkeypatch.setattr(squares, "inverses", lambda *args: made.append(1) or inverses(*args))
+    scales = (1.0, 2.0, -3.0)
+    problems = [dn.Problem(X, k * SCORE + k, losses.Squared(), lam=1e-3, fit_intercept=True) for k in scales]
     results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)
     assert len(made) == 1
-    for k, result in zip((1.0, 2.0, -3.0), results, strict=True):
+    alone = dn.solve(problems[0], tol=1e-10, tuning=FACTOR)
+    for k, result in zip(scales, results, strict=True):
         assert result.certificate.relative_gap <= 1e-10
-        np.testing.assert_allclose(result.w, k * results[0].w, rtol=1e-8, atol=1e-10)
+        assert (result.plan.family, result.plan.together) == ("wide", True)
+        np.testing.assert_allclose(result.w, k * alone.w, rtol=1e-8, atol=1e-10)

@@ -180,12 +180,14 @@ class Model:
         The current point, and Hv − q there.
     value : float
         f(v); NaN if it is not needed.
+    exact : bool
+        Whether v is the minimum up to rounding: the solution of a linear system whose signs are right.
     """
 
     def __init__(self, gram: Gram, slopes: np.ndarray, v: np.ndarray, kinks: Kinks) -> None:
         self.gram, self.kinks, self.v, self.slopes = gram, kinks, v, slopes
         self.q = gram.times(v) - slopes
-        self.value = np.nan
+        self.value, self.exact = np.nan, False
 
     def _value(self, v: np.ndarray, slopes: np.ndarray) -> float:
         return 0.5 * float(v @ (slopes - self.q)) + self.kinks.value(v)
@@ -231,6 +233,7 @@ class Model:
     def _active_sets(self, is_over: Callable[[], bool]) -> bool:
         """Take active set steps; return whether one reached the minimum. Otherwise v is the lowest of their points."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
+        tried = list[tuple[np.ndarray, np.ndarray]]()
         u = -slopes
         if np.count_nonzero(v):  # coordinates that are not zero keep their signs at first
             u = np.where(v != 0.0, np.copysign(np.inf, v), u)
@@ -239,9 +242,9 @@ class Model:
             free = (u != kept).nonzero()[0]
             pattern = free.tobytes(), (u[free] > 0.0).tobytes()
             if seen:
-                self._keep_lower(v, slopes)
+                tried.append((v, slopes))
             if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()) or is_over():
-                return False
+                break
             seen.append(pattern)
             rows = self.gram.rows(free)
             M = rows.take(free, axis=1)
@@ -251,16 +254,19 @@ class Model:
             wrong = x * signed < 0.0
             changes = np.count_nonzero(wrong)
             if failed or (changes and (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any()):
-                return False
+                break
             v = np.zeros(len(u))
             v[free] = x
             slopes = x @ rows - self.q
             u = self.gram.diagonal * v - slopes
             if not changes and (free.size == len(u) or np.count_nonzero(kinks.shrunk(u)) == free.size):
-                self.v, self.slopes, self.value = v, slopes, np.nan
+                self.v, self.slopes, self.value, self.exact = v, slopes, np.nan, True
                 return True
             u[free[wrong]] = 0.0
-        self._keep_lower(v, slopes)
+        else:
+            tried.append((v, slopes))
+        for each in tried:
+            self._keep_lower(*each)
         return False
 
     def _proximal(self, kappa: np.ndarray, is_over: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import lifted, solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
-from dualnewton.solvers.direct.thresholds import Rows, value_and_gap, wanted
+from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise
 
 PRODUCTS, INEXACT = 30, 1e-2
@@ -33,10 +33,6 @@ HALVINGS, ROUNDING = 12, 1e-15
 
 IN_VAIN = 3
 """Newton steps in a row that leave more than half of the violations: sweeps of coordinate descent take over."""
-
-TRUSTED = 1e-8
-"""Tolerance from which on the minimum over all features is returned without evaluating the rows again: the rounding errors of the
-matrix of products leave less, and the certificate shows if they do not."""
 
 
 class Goal(NamedTuple):
@@ -140,9 +136,10 @@ def minimum(
             best, least = V, left
         if left <= goal.violation or time.perf_counter() > deadline:
             return best, left <= goal.violation
-        squares = float(violations @ violations)
-        if squares <= goal.ridge * (constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)):
-            return V, True
+        if goal.ridge > 0.0:
+            value = constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
+            if float(violations @ violations) <= goal.ridge * value:
+                return V, True
     until = Deadline(deadline)
     return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=until, crossovers=crossovers), False
 
@@ -197,11 +194,10 @@ def _direction(
     first = H.copy()
     first.ravel()[:: m + 1] += added
     if K * m <= factorised:
-        M, every = np.zeros((K, m, K, m)), np.arange(m)
+        M = np.zeros((K, m, K, m))
+        np.einsum("kikj->kij", M)[...] = first
         # The entries that couple the columns of each feature.
-        M[:, every, :, every] = (-bend * units[:, None] * units).T
-        for k in range(K):
-            M[k, :, k] += first
+        np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
     inverse = factor(first)
     x, residual = np.zeros(right.shape), right

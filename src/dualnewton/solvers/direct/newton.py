@@ -15,12 +15,12 @@ import time
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix.factors import solved
+from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.risk import Point, Risk
-from dualnewton.solvers.direct.squares import PASSED, is_exact
+from dualnewton.solvers.direct.squares import is_exact
 from dualnewton.solvers.primal.lbfgs import CURVED
 from dualnewton.solvers.primal.line_search import first_length, line_minimum
 
@@ -131,14 +131,14 @@ def _least_squares(
 ) -> Found:
     """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
     risk = Risk.of(problem, block)
-    factor, steps, least = _factor(problem, block, risk), 0, math.inf
+    (factor, diagonal), steps, least = _factor(problem, block, risk), 0, math.inf
     if start is None:
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
-        if risk.rows.size >= PASSED:  # the whole step, unless its rounding errors are too large
-            way = solved(factor, at.gradient)
-            diagonal, end = np.square(np.tril(factor)).sum(axis=1) - risk.ridge, at.value - 0.5 * at.gradient @ way
-            if is_exact(way[None], diagonal, risk.ridge[None, : problem.d], WELL_BELOW * tol * end):
-                return Found(*risk.model(at.x - way), 1)
+        way = solved(factor, at.gradient)
+        end = at.value - 0.5 * (at.gradient @ way)
+        # The whole step, unless its rounding errors are too large.
+        if is_exact(way[None], diagonal, risk.ridge[None, : problem.d], WELL_BELOW * tol * end):
+            return Found(*risk.model(at.x - way), 1)
     else:
         x = risk.vector(*start)
         at = risk.at(x, risk.margins(x))
@@ -155,14 +155,14 @@ def _least_squares(
         steps += 1
 
 
-def _factor(problem: Problem, block: Block, risk: Risk) -> np.ndarray:
-    """Return the Cholesky factor of the Hessian; without weights of rows it is the same for all outputs."""
-    if problem.sample_weight is not None:
-        return risk.factor(np.zeros(risk.n))
-    key = (_factor, problem.lam)
-    if key not in block.kept:
-        block.kept[key] = risk.factor(np.zeros(risk.n))
-    return block.kept[key]
+def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Cholesky factor of the Hessian, and its diagonal without the ridge; the same for all outputs without weights."""
+    kept, key = block.kept if problem.sample_weight is None else {}, (_factor, problem.lam)
+    if key not in kept:
+        H = risk.hessian(np.zeros(risk.n))
+        diagonal = H.diagonal().copy()
+        kept[key] = factorised(H, risk.ridge), diagonal
+    return kept[key]
 
 
 # From a sample of the rows ---------------------------------------------------------------------------------------------------

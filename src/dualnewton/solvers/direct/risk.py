@@ -165,26 +165,22 @@ class Risk:
 
     def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
         """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""
-        K = self.loss.columns
-        if K == 1:
-            weights = curvature(self.loss, margins, self.vectors)[None, :]
-        else:
-            weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
         if single:
-            H = self._hessian(weights, np.float32)
+            H = self.hessian(margins, np.float32)
             diagonal = H.diagonal() + self.ridge
             if np.isfinite(diagonal).all():
                 factor = factorised(H, self.ridge)
                 # L_jj²/H_jj is the part of feature j that the features before it do not explain.
                 if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all():
                     return factor
-        return factorised(self._hessian(weights, np.float64), self.ridge)
+        return factorised(self.hessian(margins), self.ridge)
 
-    def _hessian(self, weights: np.ndarray, kind: type) -> np.ndarray:
-        """Return the Hessian of the losses, given the weights of the rows in each of the Gram matrices that it consists of."""
+    def hessian(self, margins: np.ndarray, kind: type = np.float64) -> np.ndarray:
+        """Return the Hessian of the losses, whose Gram matrices are summed in this type."""
         K = self.loss.columns
         if K == 1:
-            return self._gram(weights[0], kind)
+            return self._gram(curvature(self.loss, margins, self.vectors), kind)
+        weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
         H = coupled((self._gram(own, kind) for own in weights), K)
         if self.free:
             # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.

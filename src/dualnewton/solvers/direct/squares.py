@@ -15,15 +15,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dualnewton.matrix.blocks import by_columns
+from dualnewton.objective.groups import TOGETHER
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import stacked
 from dualnewton.solvers.direct.active_set import lifted
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
 
 ROUNDED = 1e-13
 """Relative error of a sum of products in :func:`is_exact`: hundreds of times the usual one."""
-
-PASSED = 1 << 14
-"""Entries of X from which on the passes of an evaluation take longer than :func:`is_exact`."""
 
 
 def solve(
@@ -37,32 +36,24 @@ def solve(
 ) -> list[Found]:
     """Take steps until the expected gap of every output is small enough, or none is halved any more; the rows have no weights."""
     first, rows = problems[0], block.rows
-    n, d, free = first.n, first.d, first.fit_intercept
-    ridge, Y = ridges(problems), np.array([problem.y for problem in problems])
-    shifts = None if all(problem.offset is None for problem in problems) else np.array([each.o for each in problems])
-    x, margins, ones = np.zeros(ridge.shape), np.zeros(Y.shape), np.ones(n)
-    cold = all(start is None for start in starts)
-    if not cold:
-        for own, start in zip(x, starts, strict=True):
-            if start is not None:
-                own[:d], own[d:] = start
-        margins = products(rows, x)
-    (solved, diagonal), halves = inverses(first, rows, ridge, ones), 0.5 / ridge[:, :d]
+    d, free = first.d, first.fit_intercept
+    ridge = ridges(problems)
+    x, cold = np.zeros(ridge.shape), all(start is None for start in starts)
+    for own, start in zip(x, starts, strict=True):
+        if start is not None:
+            own[:d], own[d:] = start
+    (solved, diagonal), halves = inverses(first, rows, ridge), 0.5 / ridge[:, :d]
     best, least, steps = x, np.full(len(problems), np.inf), 0
     while True:
-        losses, slopes = first.loss.value_and_derivative(margins if shifts is None else margins + shifts, Y)
-        gradients = ridge * x
-        values = losses @ ones + 0.5 * np.add.reduce(gradients * x, axis=1)
-        gradients[:, :d] += weighted_sums(slopes.T, rows)
-        if free:
-            gradients[:, d] += slopes @ ones
+        losses, gradients = evaluated(problems, rows, x)
+        pull = ridge * x
+        values, gradients = losses + 0.5 * np.add.reduce(pull * x, axis=1), gradients + pull
         if cold and steps == 0:  # a step is taken in any case
             way, steps = solved(gradients), 1
             x = x - way
             ends = values - 0.5 * np.add.reduce(gradients * way, axis=1)
-            if rows.size >= PASSED and is_exact(way, diagonal, ridge[:, :d], WELL_BELOW * tol * ends):
+            if is_exact(way, diagonal, ridge[:, :d], WELL_BELOW * tol * ends):
                 return models(x, d, steps)
-            margins = products(rows, x)
             continue
         gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
         gaps = gaps + np.abs(gradients[:, d]) if free else gaps
@@ -73,8 +64,27 @@ def solve(
         if not far.any() or steps >= most or (steps and time.perf_counter() > deadline):
             return models(best, d, max(steps, 1))
         x = x - solved(gradients)
-        margins = products(rows, x)
         steps += 1
+
+
+def evaluated(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the losses of each output at its model, a row of x, and their gradients.
+
+    Some outputs are evaluated at a time, so that arrays with an entry per row stay in the cache.
+    """
+    first, (n, d) = problems[0], rows.shape
+    losses, gradients, ones = np.empty(len(x)), np.empty(x.shape), np.ones(n)
+    shifted, some = any(each.offset is not None for each in problems), max(1, TOGETHER // n)
+    for low in range(0, len(x), some):
+        part = slice(low, low + some)
+        own, here = problems[part], x[part]
+        z = products(rows, here) if np.count_nonzero(here) else np.zeros((len(own), n))
+        z = z + stacked([each.o for each in own]) if shifted else z
+        values, slopes = first.loss.value_and_derivative(z, stacked([each.y for each in own]))
+        losses[part], gradients[part, :d] = values @ ones, weighted_sums(slopes.T, rows)
+        if x.shape[1] > d:
+            gradients[part, d] = slopes @ ones
+    return losses, gradients
 
 
 def is_exact(steps: np.ndarray, diagonal: np.ndarray, ridge: np.ndarray, enough: np.ndarray) -> bool:
@@ -115,7 +125,7 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def inverses(
-    problem: Problem, rows: np.ndarray, ridge: np.ndarray, ones: np.ndarray
+    problem: Problem, rows: np.ndarray, ridge: np.ndarray
 ) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor.
 
@@ -130,7 +140,7 @@ def inverses(
     H = np.empty((m, m))
     H[:d, :d] = rows.T @ rows
     if m > d:
-        H[d, :d] = H[:d, d] = ones @ rows
+        H[d, :d] = H[:d, d] = np.ones(problem.n) @ rows
         H[d, d] = problem.n
     H *= float(problem.loss.second_derivative(np.zeros(1), problem.y[:1])[0])
 

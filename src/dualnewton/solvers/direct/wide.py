@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct.block import MOST_STEPS, WELL_BELOW, Block, Found, Solver, Start
+from dualnewton.solvers.direct.block import MOST_STEPS, WELL_BELOW, Block, Found, Solver, Solvers, Start
 
 INNER = 0.1
 """Relative gap at which the minimisation over a span ends, as a fraction of the last gap of the whole problem."""
@@ -68,13 +70,35 @@ def solve(
         steps = found.steps
         # Newton's method needs few steps for quadratic pieces, from anywhere; at zero nothing is rounded yet.
         start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
-    if key not in block.kept:
-        made = Factor.of(block.data, key.form.weights)
-        block.kept[key] = made, Block(made.matrix, block.crossovers)
-    factor, rows = block.kept[key]
+    factor, rows = _factor(problem, block)
     own = None if start is None else (factor.coordinates(start[0]), start[1])
     found = inner(factor.problem(problem), rows, own, tol=tol, most=most - steps, deadline=deadline)
     return found._replace(w=factor.lifted(found.w), steps=steps + found.steps)
+
+
+def solve_together(
+    problems: Sequence[Problem],
+    block: Block,
+    starts: Sequence[Start | None],
+    *,
+    inner: Solvers,
+    **limits: Any,
+) -> list[Found]:
+    """Solve several problems over all rows by one call of ``inner``, for problems whose systems are the same but for one side."""
+    factor, rows = _factor(problems[0], block)
+    own = [None if start is None else (factor.coordinates(start[0]), start[1]) for start in starts]
+    found = inner([factor.problem(problem) for problem in problems], rows, own, **limits)
+    models = factor.lifted(np.array([each.w for each in found]))
+    return [each._replace(w=w) for each, w in zip(found, models, strict=True)]
+
+
+def _factor(problem: Problem, block: Block) -> tuple[Factor, Block]:
+    """Return the factor of all rows, and the rows in its coordinates; computed once for all problems of a fit."""
+    key = problem.regularizer
+    if key not in block.kept:
+        made = Factor.of(block.data, key.form.weights)
+        block.kept[key] = made, Block(made.matrix, block.crossovers)
+    return block.kept[key]
 
 
 def _by_gradients(
