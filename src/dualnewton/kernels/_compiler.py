@@ -189,7 +189,7 @@ class _PartCompiler(KernelCompiler):
 KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 """Compiler options of all kernels and parts."""
 
-LEAN: dict[str, Any] = {"_nrt": False, "no_rewrites": True}
+LEAN: Any = {"_nrt": False, "no_rewrites": True}
 """Further options of functions that neither allocate nor return arrays: without reference counts and the steps in ``UNUSED``
 their compilation takes two thirds of the time."""
 
@@ -341,8 +341,7 @@ def described(kinds: tuple[Any, ...]) -> str:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Suspend the garbage collection: the compiler makes many objects that live until it ends, and searching them takes a sixth of
-    its time."""
+    """Suspend the garbage collection, which takes a sixth of the time of a compilation: most objects live until it ends."""
     enabled = gc.isenabled()
     gc.disable()
     try:
