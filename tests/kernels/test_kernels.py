@@ -1,5 +1,6 @@
 """The pieces that the compiled rounds are made of: row access, loss pointers, the scalar and the block solve."""
 
+import gc
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from dualnewton.kernels import newton, separable
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._compiler import address_of, compiled_for
 from dualnewton.kernels._jit import jit, kernel_function, lean
+from dualnewton.kernels._memory import address, borrowed, give_back, view
 from dualnewton.kernels.gradients import NONE, compiled_gradient
 from dualnewton.kernels.losses import VALUES, compiled, inlined, slopes_at, values_at
 from dualnewton.kernels.models import Kernel
@@ -125,6 +127,45 @@ def test_a_part_of_kernels_cannot_be_called_from_python():
 @jit
 def _slope_at_one(loss):
     return slopes_at(loss, 1.0, 1.0)[0]
+
+
+@lean
+def _second_row_twice(A, places, found):
+    m, n = A.shape
+    copy, indices = borrowed((m, n), A), borrowed(n, 0)
+    for i in range(m):
+        for j in range(n):
+            copy[i, j] = A[i, j]
+    row = view(copy, n, n)  # the row after the first n entries
+    for j in range(n):
+        row[j] *= 2.0
+        indices[j] = j
+    for j in range(n):
+        found[indices[j]] = copy[1, j]
+    places[0], places[1] = address(view(copy, n, n)) - address(copy), address(A)
+    give_back(copy)
+    give_back(indices)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_borrowed_arrays_have_the_type_asked_for_and_views_share_their_memory(dtype):
+    kernel, A = Kernel(_second_row_twice), np.arange(12, dtype=dtype).reshape(3, 4)
+    places, found = np.zeros(2, dtype=np.intp), np.zeros(4)
+    kernel.prepare(A, places, found)
+    kernel(A, places, found)
+    np.testing.assert_array_equal(found, 2.0 * A[1])
+    assert places.tolist() == [4 * A.itemsize, A.ctypes.data]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_compilation_leaves_garbage_collection_as_it_was(enabled):
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        Kernel(_second_row_twice).prepare(np.zeros((3, 4)), np.zeros(2, dtype=np.intp), np.zeros(4))
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 def test_a_call_compiles_nothing_while_another_thread_prepares(monkeypatch):

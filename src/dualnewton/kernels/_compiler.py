@@ -15,9 +15,12 @@ A kernel is compiled once per combination of argument types, together with all f
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import pickle
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -145,7 +148,11 @@ def _linked_code(library: Any) -> Any:
 
 
 def _counts_references(module: Any) -> bool:
-    return any(function.name == "NRT_incref" for function in module.functions)
+    try:
+        module.get_function("NRT_incref")
+    except NameError:
+        return False
+    return True
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -182,7 +189,7 @@ class _PartCompiler(KernelCompiler):
 KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 """Compiler options of all kernels and parts."""
 
-LEAN: dict[str, Any] = {"_nrt": False, "no_rewrites": True}
+LEAN: Any = {"_nrt": False, "no_rewrites": True}
 """Further options of functions that neither allocate nor return arrays: without reference counts and the steps in ``UNUSED``
 their compilation takes two thirds of the time."""
 
@@ -332,11 +339,24 @@ def described(kinds: tuple[Any, ...]) -> str:
     return f"{storage}{arrays[0].dtype} data"
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Suspend the garbage collection, which takes a sixth of the time of a compilation: most objects live until it ends."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def compiled_for(dispatcher: Any, kinds: tuple[Any, ...]) -> Any:
     """Compile a function for these types of arguments, or load it from the cache; return Numba's compile result."""
     if isinstance(dispatcher._cache, NullCache):
         dispatcher._cache = cache_of(dispatcher.py_func)
-    dispatcher.compile(kinds)
+    with _uncollected():
+        dispatcher.compile(kinds)
     made = dispatcher.overloads[kinds]
     if made.metadata is not None:  # it was just compiled; after loading, Numba sets the addresses of the parts' globals
         for env in made._find_referenced_environments():

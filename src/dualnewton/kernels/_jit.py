@@ -10,7 +10,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
-from numba.np.arrayobj import populate_array
 
 from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part
 
@@ -21,8 +20,8 @@ jit = partial(Part, fastmath=FASTMATH)
 """Decorator of functions that kernels call, and of functions wrapped by a ``Kernel``."""
 
 lean: Any = partial(Part, fastmath=FASTMATH, **LEAN)
-"""The same for functions that allocate no arrays and return none, which compile faster. A variable has one type throughout, and
-tuples of several types are not indexed. An overload that calls one inlines it, with all that it calls."""
+"""The same for functions that allocate no arrays (except by ``_memory``) and return none: faster to compile. A variable has one
+type throughout, and tuples of several types are not indexed. An overload that calls one inlines it, with all that it calls."""
 
 lean_call: Any = partial(lean, forceinline=False)
 """The same for functions whose calls are few enough to be left to LLVM: several copies of a large one take long to compile."""
@@ -33,8 +32,8 @@ kernel_function: Any = partial(numba.njit, fastmath=FASTMATH, pipeline_class=Ker
 address_function: Any = partial(kernel_function, no_cpython_wrapper=True, **LEAN)
 """Decorator of functions that compiled code alone calls, through their address, and that allocate nothing."""
 
-overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **PART_OF_OVERLOAD})
-"""Decorator that selects an implementation by argument types and inlines it: a call would pass whole array headers."""
+overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **LEAN, **PART_OF_OVERLOAD})
+"""Decorator that selects a lean implementation by argument types and inlines it: a call would pass whole array headers."""
 
 ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
 """Options of functions of rows: a check for a division by zero would keep LLVM from working on several rows at once."""
@@ -85,23 +84,3 @@ def _chosen(name: str) -> Any:
 
 least, most = _chosen("<"), _chosen(">")
 """min and max of two signed numbers: Numba compiles a function for each combination of types and options of its callers."""
-
-
-@intrinsic
-def array_at(typingctx: Any, pointer: Any, shape: Any) -> Any:
-    """Return the C-order array of a shape at a pointer; ``carray`` is the same, by a function that is compiled for it."""
-    sizes = getattr(shape, "types", (shape,))
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = signature.return_type
-        given = cgutils.unpack_tuple(builder, args[1]) if isinstance(shape, types.BaseTuple) else [args[1]]
-        lengths = [context.cast(builder, size, own, types.intp) for size, own in zip(given, sizes, strict=True)]
-        width = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-        strides = [context.get_constant(types.intp, width)]
-        for length in lengths[:0:-1]:
-            strides.insert(0, builder.mul(strides[0], length))
-        made = context.make_array(kind)(context, builder)
-        populate_array(made, data=args[0], shape=lengths, strides=strides, itemsize=strides[-1], meminfo=None)
-        return made._getvalue()
-
-    return types.Array(pointer.dtype, len(sizes), "C")(pointer, shape), codegen

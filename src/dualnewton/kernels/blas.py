@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import float64, intp, types
 from numba.core import cgutils
@@ -28,6 +29,11 @@ def lapack_address(name: str) -> int:
     import scipy.linalg.cython_lapack  # noqa: F401
 
     return int(get_cython_function_address("scipy.linalg.cython_lapack", name))
+
+
+def addresses(*names: str) -> np.ndarray:
+    """Return the addresses of functions of LAPACK, as kernels take them."""
+    return np.array([lapack_address(name) for name in names], dtype=np.intp)
 
 
 def _call_blas(builder: Any, address: Any, arguments: Any) -> Any:
@@ -57,9 +63,9 @@ def _letter(letter: str) -> Any:
     return ir.IntType(8)(ord(letter))
 
 
-def _chosen(builder: Any, transposed: Any) -> Any:
-    """Return T where the number is not zero, else N."""
-    return builder.select(builder.icmp_signed("!=", transposed, transposed.type(0)), _letter("T"), _letter("N"))
+def _chosen(builder: Any, number: Any, letters: str = "TN") -> Any:
+    """Return the first letter where the number is not zero, else the second."""
+    return builder.select(builder.icmp_signed("!=", number, number.type(0)), *map(_letter, letters))
 
 
 @intrinsic
@@ -157,17 +163,20 @@ def subtract_square(typingctx: Any, address: Any, n: Any, k: Any, A: Any, lda: A
 
 
 @intrinsic
-def factorise(typingctx: Any, address: Any, n: Any, A: Any, lda: Any) -> Any:
-    """A = its lower Cholesky factor by dpotrf; return zero if A is positive definite."""
+def factorise(typingctx: Any, address: Any, upper: Any, n: Any, A: Any, lda: Any) -> Any:
+    """A = its Cholesky factor, upper or lower, by dpotrf, or by dpotri the inverse of the matrix that has the factor A.
+
+    Return zero if that was possible.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, n, A, lda = args
+        address, upper, n, A, lda = args
         number = ir.IntType(32)
-        given = [_letter("L"), _whole(builder, n), _array(builder, A), _whole(builder, lda), number(0)]
+        given = [_chosen(builder, upper, "UL"), _whole(builder, n), _array(builder, A), _whole(builder, lda), number(0)]
         info = builder.load(builder.bitcast(_call_blas(builder, address, given), number.as_pointer()))
         return builder.sext(info, context.get_value_type(intp))
 
-    return intp(*[intp] * 4), codegen
+    return intp(*[intp] * 5), codegen
 
 
 @intrinsic

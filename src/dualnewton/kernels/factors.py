@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean, lean_call, least, most
+from dualnewton.kernels._memory import address
 from dualnewton.kernels.atomic import load, next_number, store, yield_thread
 from dualnewton.kernels.blas import (
     divide,
@@ -31,7 +32,7 @@ CHOLESKY, SOLVE = ("dgemm", "dsyrk", "dtrsm", "dpotrf"), ("dgemv", "dtrsv")
 """Functions of BLAS and LAPACK whose addresses the kernels take, in this order."""
 
 
-@jit
+@lean
 def _wait(done, place, state):
     """Wait for a tile; return whether it will be done."""
     while load(done, place) == 0:
@@ -41,7 +42,7 @@ def _wait(done, place, state):
     return True
 
 
-@jit
+@lean
 def _cholesky(L, tile, first, last, counter, done, state, blas):
     n, tiles = L.shape[0], -(-L.shape[0] // tile)
     j, before, task = first, 0, next_number(counter)
@@ -57,14 +58,14 @@ def _cholesky(L, tile, first, last, counter, done, state, blas):
         task = next_number(counter)
 
 
-@jit
+@lean_call
 def _tile(L, n, tile, tiles, i, j, done, state, blas):
     """Compute tile (i, j); return whether that was possible."""
-    top, left, here = i * tile, j * tile, L.ctypes.data
-    rows, columns = min(tile, n - top), min(tile, n - left)
+    top, left, here = i * tile, j * tile, address(L)
+    rows, columns = least(tile, n - top), least(tile, n - left)
     own = here + 8 * (top + left * n)
     # The tiles to the left of the last ones first: those are computed at the same time as this one.
-    for low, high in ((0, j - 1), (max(0, j - 1), j)):
+    for low, high in ((0, j - 1), (most(0, j - 1), j)):
         if low >= high:
             continue
         if not (_wait(done, i * tiles + high - 1, state) and _wait(done, j * tiles + high - 1, state)):
@@ -77,7 +78,7 @@ def _tile(L, n, tile, tiles, i, j, done, state, blas):
                 blas[0], rows, columns, depth, here + 8 * top + start, n, here + 8 * left + start, n, own, n
             )
     if i == j:
-        if factorise(blas[3], rows, own, n) != 0:
+        if factorise(blas[3], 0, rows, own, n) != 0:
             return False
         for place in range(left, left + rows):  # that of OpenBLAS does not fail where entries are not numbers
             if not np.isfinite(L[place, place]):
@@ -90,22 +91,22 @@ def _tile(L, n, tile, tiles, i, j, done, state, blas):
     return True
 
 
-@jit
+@lean
 def _solve(L, tile, x, counter, done, state, blas):
-    n, tiles, here, there = L.shape[0], -(-L.shape[0] // tile), L.ctypes.data, x.ctypes.data
+    n, tiles, here, there = L.shape[0], -(-L.shape[0] // tile), address(L), address(x)
     task = next_number(counter)
     while task < 2 * tiles:
         # Forward substitution from the first tile to the last, then backward from the last to the first.
         backward = 1 if task >= tiles else 0
         i = 2 * tiles - 1 - task if backward else task
-        own, rows = there + 8 * i * tile, min(tile, n - i * tile)
+        own, rows = there + 8 * i * tile, least(tile, n - i * tile)
         if backward:
             _wait(done, tiles - 1, state)
         for step in range(task - backward * tiles):
             k = tiles - 1 - step if backward else step
             _wait(done, backward * tiles + k, state)
-            top, left = max(i, k) * tile, min(i, k) * tile
-            sizes = min(tile, n - top), min(tile, n - left)
+            top, left = most(i, k) * tile, least(i, k) * tile
+            sizes = least(tile, n - top), least(tile, n - left)
             subtract_from_vector(
                 blas[0], backward, sizes[0], sizes[1], here + 8 * (top + left * n), n, there + 8 * k * tile, own
             )

@@ -68,6 +68,14 @@ class Kernel:
         return self.called(*args)
 
 
+class LazyKernel(Kernel):
+    """A kernel that is prepared when it is called, since most fits do not get there."""
+
+    def __call__(self, *args: Any) -> Any:
+        self.prepare(*args)
+        return super().__call__(*args)
+
+
 _COMPILING = threading.Lock()
 """Serialises compilation: several threads may prepare kernels at the same time."""
 

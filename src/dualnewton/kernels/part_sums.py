@@ -9,54 +9,58 @@ All threads call a kernel with the same arguments; each takes the next range fro
 
 from __future__ import annotations
 
-import numpy as np
-
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean, least
+from dualnewton.kernels._memory import borrowed, give_back, view
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.team import TeamKernel
 
 
-@jit
+@lean
 def _add(more, total):
     for i in range(total.size):
         total[i] += more[i]
 
 
-@jit
+@lean
 def _totals(counter, step, width, sums, out):
-    room = np.empty(step * width)
+    room, total = borrowed(step * width, 0.0), out.shape[1]
     low = step * next_number(counter)
-    while low < out.shape[1]:
-        high = min(low + step, out.shape[1])
-        own = room[: (high - low) * width]
-        own[:] = 0.0
+    while low < total:
+        size = least(step, total - low)
+        own = view(room, 0, size * width)
+        for i in range(own.size):
+            own[i] = 0.0
         for p in range(sums.shape[0]):
-            _add(sums[p, low * width : high * width], own)
+            _add(view(sums, p * sums.shape[1] + low * width, own.size), own)
         for k in range(out.shape[0]):
-            row = out[k, low:high]
-            for j in range(row.size):
+            row = view(out, k * total + low, size)
+            for j in range(size):
                 row[j] = own[j * width + k]
         low = step * next_number(counter)
+    give_back(room)
 
 
-@jit
+@lean
 def _gram_totals(counter, step, sums, out):
     d = out.shape[0]
-    room = np.empty((step, d))
+    room = borrowed((step, d), 0.0)
     low = step * next_number(counter)
     while low < d:
-        high = min(low + step, d)
-        room[:] = 0.0
+        high = least(low + step, d)
+        for j in range(high - low):
+            for k in range(d):
+                room[j, k] = 0.0
         for p in range(sums.shape[0]):
             for j in range(low, high):
-                _add(sums[p, j, j:], room[j - low, j:])
+                _add(view(sums, (p * d + j) * d + j, d - j), view(room, (j - low) * d + j, d - j))
         for j in range(low, high):
-            for k in range(j, d):  # a loop: assigning rows would also compile the message for unequal shapes
+            for k in range(j, d):
                 out[j, k] = room[j - low, k]
         for k in range(low, d):
-            for j in range(low, min(high, k)):
+            for j in range(low, least(high, k)):
                 out[k, j] = room[j - low, k]
         low = step * next_number(counter)
+    give_back(room)
 
 
 totals, gram_totals = TeamKernel(_totals), TeamKernel(_gram_totals)

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels._jit import lean, least, overloads
+from dualnewton.kernels._memory import address, borrowed, give_back
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.blas import call_syrk
 from dualnewton.kernels.elementary import number_of
@@ -31,11 +32,10 @@ from dualnewton.kernels.row_functions import call
 from dualnewton.kernels.team import TeamKernel
 
 
-@jit
+@lean
 def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G):
     n, K, M = Z.shape[1], b.size, slopes.shape[1]
-    R, unkept = np.empty((M, step)), np.empty(step)
-    room = np.empty((blas[1], blas[2]))
+    R, unkept, room = borrowed((M, step), 0.0), borrowed(step, 0.0), borrowed((blas[1], blas[2]), 0.0)
     part = next_number(counter)
     while part < ends.size - 1:
         own = G[part]
@@ -43,7 +43,7 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
             for k in range(own.shape[1]):
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
-            high = min(low + step, ends[part + 1])
+            high = least(low + step, ends[part + 1])
             # 1. Margins.
             if W.size > 0:
                 margins(data, columns, starts, low, high, W, blas, room, Z)
@@ -66,13 +66,13 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
                         n,
                         0 if slope < 0 else n,
                         step,
-                        Z.ctypes.data + 8 * (calls[s, 2] * n + low),
+                        address(Z) + 8 * (calls[s, 2] * n + low),
                         calls[s, 3] + low * calls[s, 4],
                         calls[s, 5] + low * calls[s, 6],
                         calls[s, 7] + low * calls[s, 8],
-                        unkept.ctypes.data if slope < 0 else kept.ctypes.data + 8 * (slope * n + low),
-                        unkept.ctypes.data if held < 0 else kept.ctypes.data + 8 * (held * n + low),
-                        R.ctypes.data + 8 * factor * step,
+                        address(unkept) if slope < 0 else address(kept) + 8 * (slope * n + low),
+                        address(unkept) if held < 0 else address(kept) + 8 * (held * n + low),
+                        address(R) + 8 * factor * step,
                         1.0 if slope < 0 else -1.0,
                     )
             # 3. Sums.
@@ -82,6 +82,9 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
             if M > 0:
                 gather(data, columns, starts, low, high, R, blas, room, own)
         part = next_number(counter)
+    give_back(R)
+    give_back(unkept)
+    give_back(room)
 
 
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------
@@ -156,11 +159,11 @@ def _add_square(rows: Any, first: int, count: int, sign: float, blas: Any, produ
 def _add_square_of(rows, first, count, sign, blas, product, H):
     def double(rows, first, count, sign, blas, product, H):
         d = rows.shape[1]
-        call_syrk(blas[0], d, count, sign, rows.ctypes.data + 8 * first * d, 1.0, H.ctypes.data, H)
+        call_syrk(blas[0], d, count, sign, address(rows) + 8 * first * d, 1.0, address(H), H)
 
     def single(rows, first, count, sign, blas, product, H):
         d = rows.shape[1]
-        call_syrk(blas[1], d, count, sign, rows.ctypes.data + 4 * first * d, 0.0, product.ctypes.data, product)
+        call_syrk(blas[1], d, count, sign, address(rows) + 4 * first * d, 0.0, address(product), product)
         for j in range(d):
             for k in range(j, d):
                 H[j, k] += product[j, k]
@@ -168,10 +171,10 @@ def _add_square_of(rows, first, count, sign, blas, product, H):
     return double if rows.dtype.bitwidth == 64 else single
 
 
-@jit
+@lean
 def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, like, border, H):
     d = H.shape[1]
-    rows, product = np.empty((step, d), like.dtype), np.empty((d if like.itemsize < 8 else 0, d), like.dtype)
+    rows, product = borrowed((step, d), like), borrowed((d if like.itemsize < 8 else 0, d), like)
     part = next_number(counter)
     while part < ends.size - 1:
         own, sums = H[part], border[part]
@@ -181,7 +184,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
             # Rows of positive weight are collected from the start of the buffer, those of negative weight from its end.
-            high, positive, negative = min(low + step, ends[part + 1]), 0, step
+            high, positive, negative = least(low + step, ends[part + 1]), 0, step
             for s in range(low, high):
                 if weights[s] != 0.0:
                     negative -= weights[s] < 0.0
@@ -194,9 +197,11 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
             if negative < step:
                 _add_square(rows, negative, step - negative, -1.0, blas, product, own)
         part = next_number(counter)
+    give_back(rows)
+    give_back(product)
 
 
-@jit
+@lean
 def _curvature(data, columns, starts, indices, weights, H, border):
     for s in range(indices.size):
         _add_outer(data, columns, starts, indices[s], weights[s], H, border)
@@ -220,7 +225,7 @@ def _add_squares_of(data, columns, starts, i, weight, out):
     return dense if data.ndim == 2 else sparse
 
 
-@jit
+@lean
 def _diagonal(data, columns, starts, ends, counter, weights, out):
     part = next_number(counter)
     while part < ends.size - 1:
@@ -255,7 +260,7 @@ def _scaled_square_of(data, columns, starts, i, scale):
     return dense if data.ndim == 2 else sparse
 
 
-@jit
+@lean
 def _row_scores(data, columns, starts, ends, counter, scale, out):
     part = next_number(counter)
     while part < ends.size - 1:

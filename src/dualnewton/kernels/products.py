@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit, overloads, prefetch
+from dualnewton.kernels._jit import lean, least, overloads, prefetch
 from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
 from dualnewton.kernels._lanes import load as load_lanes
+from dualnewton.kernels._memory import address, view
 from dualnewton.kernels.blas import call_gemm
 
 FEW = 2
@@ -42,18 +43,18 @@ def _float64_rows(data: Any, first: int, last: int, room: Any) -> int:
 @overloads(_float64_rows)
 def _float64_rows_of(data, first, last, room):
     def own(data, first, last, room):
-        return data.ctypes.data + 8 * data.shape[1] * first
+        return address(data) + 8 * data.shape[1] * first
 
     def copied(data, first, last, room):
         for i in range(first, last):
             for j in range(data.shape[1]):
                 room[i - first, j] = data[i, j]
-        return room.ctypes.data
+        return address(room)
 
     return own if data.dtype.bitwidth == 64 else copied
 
 
-@jit
+@lean
 def _sparse_dot(data, columns, starts, i, w):
     """a_iᵀw by four partial sums, since a single sum would wait for each addition."""
     one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
@@ -71,7 +72,7 @@ def _sparse_dot(data, columns, starts, i, w):
     return (u0 + u1) + (u2 + u3)
 
 
-@jit
+@lean
 def _four_margins(data, first, last, W, k, Z):
     """Z[k+m, i] = a_iᵀw_{k+m} for m = 0 … 3: each entry of a dense row is read once for four columns."""
     w0, w1, w2, w3 = W[k], W[k + 1], W[k + 2], W[k + 3]
@@ -100,14 +101,12 @@ def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
         else:
             rows = _float64_rows(data, first, last, room)
             # In column-major order Z = Aᵀ Wᵀ with A of d×m.
-            call_gemm(
-                blas[0], 1, last - first, K, d, rows, d, W.ctypes.data, d, 0.0, Z.ctypes.data + 8 * first, Z.shape[1]
-            )
+            call_gemm(blas[0], 1, last - first, K, d, rows, d, address(W), d, 0.0, address(Z) + 8 * first, Z.shape[1])
 
     def sparse(data, columns, starts, first, last, W, blas, room, Z):
         K, end = W.shape[1], np.uintp(columns.size - 1)
         if K == 1:
-            w = W.reshape(W.size)
+            w = view(W, 0, W.size)
             for i in range(first, last):
                 Z[0, i] = _sparse_dot(data, columns, starts, i, w)
         elif K == FEW:
@@ -122,9 +121,9 @@ def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
                 for k in range(0, K, 4 * LANES):
                     u0 = u1 = u2 = u3 = zeros()
                     two, three, four = k + LANES < K, k + 2 * LANES < K, k + 3 * LANES < K
-                    furthest = min(K - k, 4 * LANES) - 1
+                    furthest = least(K - k, 4 * LANES) - 1
                     for p in row.entries(starts, i):
-                        soon = np.intp(columns[min(p + AHEAD, end)]) * K + k
+                        soon = np.intp(columns[least(p + AHEAD, end)]) * K + k
                         prefetch(W, soon)
                         prefetch(W, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * K + k
@@ -160,12 +159,12 @@ def _gather_of(data, columns, starts, first, last, R, blas, room, G):
         else:
             rows = _float64_rows(data, first, last, room)
             # In column-major order G += A R with A of d×m.
-            call_gemm(blas[0], 0, d, M, last - first, rows, d, R.ctypes.data, R.shape[1], 1.0, G.ctypes.data, d)
+            call_gemm(blas[0], 0, d, M, last - first, rows, d, address(R), R.shape[1], 1.0, address(G), d)
 
     def sparse(data, columns, starts, first, last, R, blas, room, G):
         M, end = G.shape[1], np.uintp(columns.size - 1)
         if M == 1:
-            g = G.reshape(G.size)
+            g = view(G, 0, G.size)
             for i in range(first, last):
                 factor = R[0, i - first]
                 if factor != 0.0:
@@ -183,13 +182,13 @@ def _gather_of(data, columns, starts, first, last, R, blas, room, G):
                     room[1, k] = R[k, i - first]
                 for k in range(0, M, 4 * LANES):
                     two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
-                    furthest, own = min(M - k, 4 * LANES) - 1, room.shape[1] + k
+                    furthest, own = least(M - k, 4 * LANES) - 1, room.shape[1] + k
                     u0 = load_lanes(room, own, zeros())
                     u1 = load_lanes(room, own + LANES * two, u0)
                     u2 = load_lanes(room, own + 2 * LANES * three, u0)
                     u3 = load_lanes(room, own + 3 * LANES * four, u0)
                     for p in row.entries(starts, i):
-                        soon = np.intp(columns[min(p + AHEAD, end)]) * M + k
+                        soon = np.intp(columns[least(p + AHEAD, end)]) * M + k
                         prefetch(G, soon)
                         prefetch(G, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k

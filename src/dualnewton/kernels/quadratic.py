@@ -2,11 +2,11 @@
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
 column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
-minima(H, slopes, V, size, ridge, …, progress, reached)               rounds of Newton steps and sweeps of several models
+minima(H, slopes, V, size, ridge, …, lapack, progress, reached)       rounds of Newton steps and sweeps of several models
 
-``minima`` updates V and slopes of the F models in place, using the first ``size`` rows and columns of H[f]. ``progress`` holds
-the least violation and the number of consecutive rounds that did not halve it, at first infinity and zero; ``reached`` receives
-whether the goal was reached.
+``minima`` updates V and slopes of the F models in place, using the first ``size`` rows and columns of H[f]. ``lapack`` has the
+address of dpotrf. ``progress`` holds the least violation and the number of consecutive rounds that did not halve it, at first
+infinity and zero; ``reached`` receives whether the goal was reached.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit
-from dualnewton.kernels.models import Kernel
+from dualnewton.kernels._jit import lean, lean_call, least, most
+from dualnewton.kernels._memory import address, borrowed, give_back
+from dualnewton.kernels.blas import factorise
+from dualnewton.kernels.models import Kernel, LazyKernel
 
 MOST_IN_VAIN = 4
 """Limit on consecutive rounds without a smaller largest violation."""
@@ -31,19 +33,19 @@ LIFT = 2e-15
 """Fraction of its diagonal that is added to the matrix of a Newton step, since that of constant features is rounding."""
 
 
-@jit
+@lean
 def _best(curvature, ridge, slope, v, threshold, lower, upper):
     if curvature + ridge <= 0.0:
-        return min(max(0.0, lower), upper)
+        return least(most(0.0, lower), upper)
     u = curvature * v - slope
-    shrunk = u - min(max(u, -threshold), threshold)
-    return min(max(shrunk / (curvature + ridge), lower), upper)
+    shrunk = u - least(most(u, -threshold), threshold)
+    return least(most(shrunk / (curvature + ridge), lower), upper)
 
 
-@jit
-def _sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal):
-    visited = np.empty(v.size, dtype=np.intp)
-    for _ in range(most):
+@lean_call
+def _sweeps(H, slopes, v, ridge, threshold, lower, upper, limit, goal):
+    visited, ended = borrowed(v.size, 0), False
+    for _ in range(limit):
         count = 0
         for j in range(v.size):
             if v[j] != 0.0 or _best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j]) != v[j]:
@@ -58,13 +60,15 @@ def _sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal):
                 v[j] = new
                 for k in range(v.size):
                     slopes[k] += change * H[j, k]
-                largest = max(largest, abs(change) * (H[j, j] + ridge[j]))
+                largest = most(largest, abs(change) * (H[j, j] + ridge[j]))
         if largest <= goal:
-            return True
-    return False
+            ended = True
+            break
+    give_back(visited)
+    return ended
 
 
-@jit
+@lean
 def _column_sweep(data, columns, starts, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, along_q, every):
     largest = 0.0
     for j in range(v.size):
@@ -77,11 +81,11 @@ def _column_sweep(data, columns, starts, q, diagonal, slopes, v, moved, ridge, t
             v[j] = new
             row.add(data, columns, starts, j, change, moved)
             along_q[0] += change * q[j]
-            largest = max(largest, abs(change) * (diagonal[j] + ridge[j]))
+            largest = most(largest, abs(change) * (diagonal[j] + ridge[j]))
     return largest
 
 
-@jit
+@lean_call
 def _largest_violation(slopes, v, ridge, threshold, lower, upper):
     """The largest distance of −slopes − ridge v from the subdifferential of threshold |v| and the bounds."""
     largest = 0.0
@@ -90,13 +94,13 @@ def _largest_violation(slopes, v, ridge, threshold, lower, upper):
         right = -s - threshold[j] if v[j] >= 0.0 else -s + threshold[j]
         left = s + threshold[j] if v[j] > 0.0 else s - threshold[j]
         if v[j] < upper[j]:
-            largest = max(largest, right)
+            largest = most(largest, right)
         if v[j] > lower[j]:
-            largest = max(largest, left)
+            largest = most(largest, left)
     return largest
 
 
-@jit
+@lean_call
 def solve_factored(L, x):
     """Solve L Lᵀ x = x in place."""
     for i in range(x.size):
@@ -110,29 +114,45 @@ def solve_factored(L, x):
             x[j] -= L[i, j] * x[i]
 
 
-@jit
-def _newton_direction(H, slopes, v, ridge, threshold, free):
-    """Return the step to the minimum over the free coordinates, and the slope along it, negated; no step if none exists."""
-    m = free.size
-    M, step = np.empty((m, m)), np.empty(m)
+@lean_call
+def _free(v, threshold, lower, upper, free):
+    """Write the coordinates away from kinks and bounds; return their number."""
+    count = 0
+    for j in range(v.size):
+        if lower[j] < v[j] and v[j] < upper[j] and (v[j] != 0.0 or threshold[j] == 0.0):
+            free[count] = j
+            count += 1
+    return count
+
+
+@lean_call
+def _newton_direction(H, slopes, v, ridge, threshold, free, lapack, step):
+    """Write the step to the minimum over the free coordinates; return the slope along it, negated, or NaN if there is none."""
+    m = step.size
+    M, downhill, decrease = borrowed((m, m), 0.0), borrowed(m, 0.0), 0.0
     for a in range(m):
         i = free[a]
         for b in range(m):
             M[a, b] = H[i, free[b]]
         M[a, a] += ridge[i] + LIFT * M[a, a]
-        step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * np.sign(v[i]))
-    downhill = step.copy()
-    try:
-        L = np.linalg.cholesky(M)
-    except Exception:
-        return step[:0], 0.0
-    solve_factored(L, step)
-    return step, downhill @ step
+        sign = 1.0 if v[i] > 0.0 else -1.0 if v[i] < 0.0 else v[i]
+        step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * sign)
+        downhill[a] = step[a]
+    # The upper triangle of LAPACK, which stores matrices by columns, is the lower one.
+    if factorise(lapack[0], 1, m, address(M), m) == 0:
+        solve_factored(M, step)
+        for a in range(m):
+            decrease += downhill[a] * step[a]
+    else:
+        decrease = np.nan
+    give_back(M)
+    give_back(downhill)
+    return decrease
 
 
-@jit
+@lean_call
 def _move(H, slopes, v, free, new):
-    for a in range(free.size):
+    for a in range(new.size):
         j = free[a]
         change = new[a] - v[j]
         if change != 0.0:
@@ -141,58 +161,74 @@ def _move(H, slopes, v, free, new):
                 slopes[k] += change * H[j, k]
 
 
-@jit
-def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
+@lean_call
+def _cut_step(H, slopes, v, ridge, threshold, lower, upper, free, step, decrease):
+    """Take a step as far as signs and bounds last, as :func:`_newton_step` says; return 1 if it is the whole step, else 0."""
+    m = step.size
+    t, ends, new, old, before = 1.0, borrowed(m, 0.0), borrowed(m, 0.0), borrowed(m, 0.0), borrowed(v.size, 0.0)
+    for k in range(v.size):
+        before[k] = slopes[k]
+    for a in range(m):
+        j = free[a]
+        old[a] = v[j]
+        ends[a] = upper[j] if step[a] > 0.0 else lower[j]
+        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
+            ends[a] = most(ends[a], 0.0) if v[j] > 0.0 else least(ends[a], 0.0)
+        new[a] = least(v[j] + step[a], ends[a]) if step[a] > 0.0 else most(v[j] + step[a], ends[a])
+        if new[a] == ends[a] and step[a] != 0.0:
+            t = least(t, (ends[a] - v[j]) / step[a])
+    _move(H, slopes, v, free, new)
+    gain = 0.0
+    for a in range(m):
+        j = free[a]
+        gain += 0.5 * (new[a] - old[a]) * (before[j] + slopes[j])
+        gain += 0.5 * ridge[j] * (new[a] * new[a] - old[a] * old[a]) + threshold[j] * (abs(new[a]) - abs(old[a]))
+    # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
+    if t < 1.0 and gain > -t * (1.0 - 0.5 * t) * decrease:
+        for a in range(m):
+            v[free[a]] = old[a]
+        for k in range(v.size):
+            slopes[k] = before[k]
+        for a in range(m):
+            reaches = step[a] != 0.0 and (ends[a] - old[a]) / step[a] <= t
+            new[a] = ends[a] if reaches else old[a] + t * step[a]
+        _move(H, slopes, v, free, new)
+    give_back(ends)
+    give_back(new)
+    give_back(old)
+    give_back(before)
+    return 1 if t == 1.0 else 0
+
+
+@lean_call
+def _newton_step(H, slopes, v, ridge, threshold, lower, upper, lapack, free):
     """Minimise over the coordinates away from kinks and bounds, as far as their signs and bounds last.
 
     Those that would change their sign or leave the bounds stop there. Should that not pay, all go as far as the first of them.
     Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
     """
-    free = np.nonzero((lower < v) & (v < upper) & ((v != 0.0) | (threshold == 0.0)))[0]
-    if free.size == 0:
+    m = _free(v, threshold, lower, upper, free)
+    if m == 0:
         return 1
-    step, decrease = _newton_direction(H, slopes, v, ridge, threshold, free)
-    if step.size == 0:
-        return -1
-    t, ends, new, old, before = 1.0, np.empty(free.size), np.empty(free.size), v[free], slopes.copy()
-    for a in range(free.size):
-        j = free[a]
-        ends[a] = upper[j] if step[a] > 0.0 else lower[j]
-        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
-            ends[a] = max(ends[a], 0.0) if v[j] > 0.0 else min(ends[a], 0.0)
-        new[a] = min(v[j] + step[a], ends[a]) if step[a] > 0.0 else max(v[j] + step[a], ends[a])
-        if new[a] == ends[a] and step[a] != 0.0:
-            t = min(t, (ends[a] - v[j]) / step[a])
-    _move(H, slopes, v, free, new)
-    if t == 1.0:
-        return 1
-    gain = 0.0
-    for a in range(free.size):
-        j = free[a]
-        gain += 0.5 * (new[a] - old[a]) * (before[j] + slopes[j])
-        gain += 0.5 * ridge[j] * (new[a] ** 2 - old[a] ** 2) + threshold[j] * (abs(new[a]) - abs(old[a]))
-    # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
-    if gain > -t * (1.0 - 0.5 * t) * decrease:
-        for a in range(free.size):  # loops: assigning arrays would also compile messages about their shapes
-            v[free[a]] = old[a]
-        for k in range(v.size):
-            slopes[k] = before[k]
-        for a in range(free.size):
-            reaches = step[a] != 0.0 and (ends[a] - old[a]) / step[a] <= t
-            new[a] = ends[a] if reaches else old[a] + t * step[a]
-        _move(H, slopes, v, free, new)
-    return 0
+    step, end = borrowed(m, 0.0), -1
+    decrease = _newton_direction(H, slopes, v, ridge, threshold, free, lapack, step)
+    if decrease > -np.inf:
+        end = _cut_step(H, slopes, v, ridge, threshold, lower, upper, free, step, decrease)
+    give_back(step)
+    return end
 
 
-@jit
-def _minima(H, slopes, V, size, ridge, threshold, lower, upper, goals, rounds, steps, progress, reached):
+@lean_call
+def _minima(H, slopes, V, size, ridge, threshold, lower, upper, goals, rounds, steps, lapack, progress, reached):
+    free = borrowed(V.shape[1], 0)
     for f in range(V.shape[0]):
         v, s, G, goal = V[f], slopes[f], H[f], goals[f]
         reached[f] = False
         for _ in range(rounds):
             used = 0
             for j in range(v.size):
-                used += v[j] != 0.0
+                if v[j] != 0.0:
+                    used += 1
             trials = used * used // (RENT * size) if size > 0 else 0
             if trials > 0:
                 _sweeps(G, s, v, ridge, threshold, lower, upper, trials, 0.5 * goal)
@@ -200,16 +236,17 @@ def _minima(H, slopes, V, size, ridge, threshold, lower, upper, goals, rounds, s
                     reached[f] = True
                     break
             for _ in range(steps):
-                if _newton_step(G, s, v, ridge, threshold, lower, upper) != 0:
+                if _newton_step(G, s, v, ridge, threshold, lower, upper, lapack, free) != 0:
                     break
             left = _largest_violation(s, v, ridge, threshold, lower, upper)
             progress[f, 1] = progress[f, 1] + 1.0 if left > 0.5 * progress[f, 0] else 0.0
-            progress[f, 0] = min(progress[f, 0], left)
+            progress[f, 0] = least(progress[f, 0], left)
             reached[f] = left <= goal
             if reached[f] or progress[f, 1] >= MOST_IN_VAIN:
                 break
             _sweeps(G, s, v, ridge, threshold, lower, upper, SWEEPS, 0.5 * goal)
+    give_back(free)
 
 
-sweeps, column_sweep, minima = Kernel(_sweeps), Kernel(_column_sweep), Kernel(_minima)
+sweeps, column_sweep, minima = LazyKernel(_sweeps), Kernel(_column_sweep), Kernel(_minima)
 sweeps.rounds = minima

@@ -7,16 +7,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean, most
+from dualnewton.kernels._memory import address, borrowed, give_back
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.row_functions import call
 from dualnewton.kernels.team import TeamKernel
 
 
-@jit
+@lean
 def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
     """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors.
 
@@ -24,9 +23,9 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
     """
     n, longest = ends[-1], 0
     for part in range(ends.size - 1):
-        longest = max(longest, ends[part + 1] - ends[part])
+        longest = most(longest, ends[part + 1] - ends[part])
     # Room of this thread for outputs that are not wanted: writes of all threads to one place would wait (false sharing).
-    unwanted = np.empty(longest)
+    unwanted = borrowed(longest, 0.0)
     part = next_number(counter)
     while part < ends.size - 1:
         low, high = ends[part], ends[part + 1]
@@ -44,15 +43,16 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
             a[1] + low * b[1],
             a[2] + low * b[2],
             a[3] + low * b[3],
-            a[4] + low * b[4] if b[4] > 0 else unwanted.ctypes.data,
-            a[5] + low * b[5] if b[5] > 0 else unwanted.ctypes.data,
-            a[6] + low * b[6] if b[6] > 0 else unwanted.ctypes.data,
+            a[4] + low * b[4] if b[4] > 0 else address(unwanted),
+            a[5] + low * b[5] if b[5] > 0 else address(unwanted),
+            a[6] + low * b[6] if b[6] > 0 else address(unwanted),
             sign,
         )
         part = next_number(counter)
+    give_back(unwanted)
 
 
-@jit
+@lean
 def _places(chances, points, places):
     """places[s] = the first row up to which the chances add up to points[s]; the points increase."""
     total, s = 0.0, 0

@@ -27,7 +27,8 @@ from numba.extending import intrinsic
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import address_function, array_at, lean
+from dualnewton.kernels._jit import address_function, lean
+from dualnewton.kernels._memory import array_at
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.rows import Rows
 from dualnewton.kernels.thin import block_margins, block_update, margins_of_model, update_of_model

@@ -28,7 +28,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dualnewton.kernels._compiler import Part, address_of, call_address
-from dualnewton.kernels._jit import jit
+from dualnewton.kernels._jit import lean, least
 from dualnewton.kernels.atomic import load, store, swap_if, yield_thread
 from dualnewton.kernels.models import Kernel
 
@@ -124,7 +124,7 @@ def release(words: np.ndarray) -> None:
 # Waiting and waking -------------------------------------------------------------------------------------------------------
 
 
-@jit
+@lean
 def _wake(words, member):
     """Wake a member if it sleeps: the thread that resets its flag releases its lock."""
     flag = LOCKS + words[MEMBERS] + member
@@ -132,25 +132,25 @@ def _wake(words, member):
         _release_lock(words[LOCKS + member])
 
 
-@jit
+@lean
 def _wake_helpers(words, wanted):
-    for member in range(1, min(words[MEMBERS], 1 + wanted)):
+    for member in range(1, least(words[MEMBERS], 1 + wanted)):
         _wake(words, member)
 
 
-@jit
+@lean
 def _is_news(gate, seen):
     """Whether a helper must do something: there is a job that it has not seen, or the team has ended."""
     return gate < 0 or (gate & OPEN != 0 and gate >> NUMBER != seen)
 
 
-@jit
+@lean
 def _is_empty(gate):
     """Whether no helper is inside."""
     return gate & ((1 << NUMBER) - 1) < ONE_INSIDE
 
 
-@jit
+@lean
 def _sleep(words, me, seen):
     """Sleep until woken. The flag is set before the gate is read again: no change of the gate can be missed."""
     flag = LOCKS + words[MEMBERS] + me
@@ -164,14 +164,14 @@ def _sleep(words, me, seen):
 # Jobs ---------------------------------------------------------------------------------------------------------------------
 
 
-@jit
+@lean
 def _publish(words, job, given, wanted):
     words[JOB], words[GIVEN], words[WANTED] = job, given, wanted
     store(words, GATE, (((load(words, GATE) >> NUMBER) + 1) << NUMBER) + OPEN)
     _wake_helpers(words, wanted)
 
 
-@jit
+@lean
 def _finish(words):
     gate = load(words, GATE)
     while not swap_if(words, GATE, gate, gate & ~OPEN):
@@ -185,7 +185,7 @@ def _finish(words):
             _sleep(words, LEADER, 0)
 
 
-@jit
+@lean
 def _leave(words):
     gate = load(words, GATE)
     while not swap_if(words, GATE, gate, gate - ONE_INSIDE):
@@ -194,7 +194,7 @@ def _leave(words):
         _wake(words, LEADER)
 
 
-@jit
+@lean
 def _serve(words, me):
     last, yields = LOCKS + 2 * words[MEMBERS] + me, 0
     while True:
@@ -220,7 +220,7 @@ def _serve(words, me):
             _sleep(words, me, words[last])
 
 
-@jit
+@lean
 def _dismiss(words):
     store(words, GATE, -1)
     _wake_helpers(words, words[MEMBERS])
@@ -291,7 +291,7 @@ def _lead(typingctx: Any, part: Any, given: Any, words: Any, wanted: Any) -> Any
 
 
 class TeamKernel(Kernel):
-    """A kernel that the members of a team run at the same time with the same arguments.
+    """A kernel, made from a lean part, that the members of a team run at the same time with the same arguments.
 
     The words of the team and the largest number of helpers follow its arguments; without them the calling thread is alone.
     """
@@ -314,4 +314,4 @@ def _led(part: Part) -> Part:
     space = {"_lead": _lead, "part": part, "__name__": original.__module__}
     # The cache on disk is current as long as this file is unchanged.
     exec(compile(source, original.__code__.co_filename, "exec"), space)
-    return jit(space[name])
+    return lean(space[name])

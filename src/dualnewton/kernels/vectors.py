@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, float64, intp, types
+from numba import float64, intp, types
 from numba.extending import intrinsic
 
-from dualnewton.kernels._jit import jit, prefetch
+from dualnewton.kernels._jit import lean, least, prefetch
+from dualnewton.kernels._memory import array_at, view
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.team import TeamKernel
 
@@ -32,15 +33,15 @@ def _pointer(typingctx: Any, address: Any) -> Any:
     return types.CPointer(float64)(intp), codegen
 
 
-@jit
+@lean
 def _fetch(address, size):
     """Prefetch the first numbers of the next vector: the processor recognises only what follows them."""
-    vector = carray(_pointer(address), size)
-    for i in range(0, min(size, FETCHED), 8):
+    vector = array_at(_pointer(address), size)
+    for i in range(0, least(size, FETCHED), 8):
         prefetch(vector, i)
 
 
-@jit
+@lean
 def _product(u, v):
     total = 0.0
     for i in range(u.size):
@@ -48,45 +49,46 @@ def _product(u, v):
     return total
 
 
-@jit
+@lean
 def _products(pairs, length, step, counter, sums):
     part = next_number(counter)
     while part < sums.shape[0]:
         low = part * step
-        size = min(step, length - low)
+        size = least(step, length - low)
         for k in range(pairs.shape[0]):
             if k + 1 < pairs.shape[0]:
                 _fetch(pairs[k + 1, 0] + 8 * low, size)
-            u, v = carray(_pointer(pairs[k, 0] + 8 * low), size), carray(_pointer(pairs[k, 1] + 8 * low), size)
+            u, v = array_at(_pointer(pairs[k, 0] + 8 * low), size), array_at(_pointer(pairs[k, 1] + 8 * low), size)
             sums[part, k] = _product(u, v)
         part = next_number(counter)
 
 
-@jit
+@lean
 def _add_multiple(factor, v, total):
     for i in range(total.size):
         total[i] += factor * v[i]
 
 
-@jit
+@lean
 def _combination(factors, vectors, step, counter, out):
     low = step * next_number(counter)
     while low < out.size:
-        own = out[low : low + step]
-        own[:] = 0.0
+        own = view(out, low, least(step, out.size - low))
+        for i in range(own.size):
+            own[i] = 0.0
         for k in range(factors.size):
             if k + 1 < factors.size:
                 _fetch(vectors[k + 1] + 8 * low, own.size)
-            _add_multiple(factors[k], carray(_pointer(vectors[k] + 8 * low), own.size), own)
+            _add_multiple(factors[k], array_at(_pointer(vectors[k] + 8 * low), own.size), own)
         low = step * next_number(counter)
 
 
-@jit
+@lean
 def _penalised(unpenalised, x, ridge, scale, step, counter, g, sums):
     part = next_number(counter)
     while part < sums.shape[0]:
         square, size, scaled = 0.0, 0.0, 0.0
-        for j in range(part * step, min(part * step + step, g.size)):
+        for j in range(part * step, least(part * step + step, g.size)):
             shrinkage = ridge[j] * x[j]
             gradient = unpenalised[j] + shrinkage
             g[j] = gradient

@@ -114,14 +114,12 @@ def _coordinate_descent() -> None:
     from dualnewton.kernels import joint, quadratic
 
     vector, matrix, several = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
-    features = np.zeros(1, dtype=np.intp)
+    addresses = np.zeros(1, dtype=np.intp)
     quadratic.sweeps.prepare(matrix, *[vector] * 6, 1, 0.0)
-    quadratic.minima.prepare(
-        several, matrix, matrix, 1, *[vector] * 5, 1, 1, matrix, np.zeros(1, dtype=np.bool_)
-    )  # fmt: skip
+    reached = np.zeros(1, dtype=np.bool_)
+    quadratic.minima.prepare(several, matrix, matrix, 1, *[vector] * 5, 1, 1, addresses, matrix, reached)
     joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
-    joint.path.prepare(matrix, matrix, 0.0, matrix, matrix, vector, vector, 0.0, 1, several)
-    joint.follow.prepare(matrix, features, matrix, matrix)
+    joint.path.prepare(matrix, matrix, 0.0, matrix, matrix, vector, vector, 0.0, 1, addresses, several)
 
 
 def _pointers(loss: Loss) -> None:

@@ -66,13 +66,26 @@ def test_the_kernel_does_what_the_numpy_sweeps_do():
 
 def test_a_path_has_the_minimum_of_each_penalty():
     from dualnewton.kernels import joint
+    from dualnewton.kernels.blas import addresses
 
     H, slopes, V, _ = quadratic(2)
     top = feature_norms(slopes).max()
     thresholds, ridges = top * np.array([0.9, 0.5, 0.1]), np.array([0.1, 0.2, 0.3])
     models = np.zeros((3, *V.shape))
     squares = 2.0 * np.vdot(slopes, np.linalg.solve(H, slopes.T).T)  # of targets that are not fitted exactly
-    arguments = (H, -slopes, squares, slopes.copy(), V.copy(), ridges, thresholds, 1e-14, 1000, models)
+    arguments = (
+        H,
+        -slopes,
+        squares,
+        slopes.copy(),
+        V.copy(),
+        ridges,
+        thresholds,
+        1e-14,
+        1000,
+        addresses(*joint.LAPACK),
+        models,
+    )
     joint.path.prepare(*arguments)
     assert joint.path(*arguments) == 3
     for model, ridge, threshold in zip(models, ridges, thresholds, strict=True):
@@ -84,6 +97,7 @@ def test_a_path_has_the_minimum_of_each_penalty():
 def test_newton_steps_of_the_kernel_finish_where_features_nearly_coincide(columns):
     """Without Newton steps the kernel stops on the way; with them it reaches a gap of 1e-8 for each penalty of a path."""
     from dualnewton.kernels import joint
+    from dualnewton.kernels.blas import addresses
 
     rng = np.random.default_rng(4)
     A = rng.standard_normal((40, 1)) + 0.1 * rng.standard_normal((40, 8))
@@ -93,7 +107,8 @@ def test_newton_steps_of_the_kernel_finish_where_features_nearly_coincide(column
     models = np.zeros((6, columns, 8))
     for most, is_found in ((0, False), (20, True)):
         start, penalties = np.zeros((columns, 8)), (np.zeros(6), thresholds)
-        arguments = (H, along, float(np.vdot(T, T)), -along, start, *penalties, 1e-8, most, models)
+        lapack = addresses(*joint.LAPACK)
+        arguments = (H, along, float(np.vdot(T, T)), -along, start, *penalties, 1e-8, most, lapack, models)
         joint.path.prepare(*arguments)
         assert (joint.path(*arguments) == 6) == is_found
     for model, threshold in zip(models, thresholds, strict=True):
@@ -106,6 +121,7 @@ def test_newton_steps_of_the_kernel_finish_where_features_nearly_coincide(column
 def test_a_path_does_not_diverge_along_negative_eigenvalues_of_a_gram_matrix(seed):
     """Sums of products of rows have them by rounding. Long Newton steps along them had seemed to decrease the objective."""
     from dualnewton.kernels import joint
+    from dualnewton.kernels.blas import addresses
 
     rng = np.random.default_rng(seed)
     rank, d, K = int(rng.integers(3, 8)), int(rng.integers(8, 14)), 3
@@ -117,7 +133,10 @@ def test_a_path_does_not_diverge_along_negative_eigenvalues_of_a_gram_matrix(see
     along, squares = np.ascontiguousarray((B.T @ T).T), float(np.vdot(T, T))
     thresholds = feature_norms(along).max() * np.geomspace(1.0, 1e-10, 40)
     slopes, V, models = -along, np.zeros((K, d)), np.zeros((40, K, d))
-    found = joint.path(H, along, squares, slopes, V, np.zeros(40), thresholds, 1e-4, 20, models)
+    lapack = addresses(*joint.LAPACK)
+    arguments = (H, along, squares, slopes, V, np.zeros(40), thresholds, 1e-4, 20, lapack, models)
+    joint.path.prepare(*arguments)
+    found = joint.path(*arguments)
     values = 0.5 * np.square(models @ B.T - T.T).sum(axis=(1, 2)) + thresholds * [
         feature_norms(W).sum() for W in models
     ]

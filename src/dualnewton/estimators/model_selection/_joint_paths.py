@@ -70,9 +70,10 @@ class JointPaths:
     """The paths of all folds, and of all rows."""
 
     def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
-        from dualnewton.kernels import joint  # loads Numba
+        from dualnewton.kernels import blas, joint  # loads Numba
 
-        self.session, self.kernel, self.follow, self.sweep = session, joint.path, joint.follow, sweep_of(compiled=True)
+        self.session, self.kernel, self.sweep = session, joint.path, sweep_of(compiled=True)
+        self.lapack = blas.addresses(*joint.LAPACK)
         n = len(data.y)
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
         self._prepare(n, c, data, folds, fit_intercept=fit_intercept)
@@ -160,7 +161,7 @@ class JointPaths:
                 models[done:] = V
                 break
             penalties = ridges[part], thresholds[part]
-            arguments = (H, along, squares, slopes, V, *penalties, WELL_BELOW * tol, STEPS, models[part])
+            arguments = (H, along, squares, slopes, V, *penalties, WELL_BELOW * tol, STEPS, self.lapack, models[part])
             self.kernel.prepare(*arguments)
             found = self.kernel(*arguments)
             done, tries = done + found, tries + 1 if found == 0 else 0
@@ -178,9 +179,7 @@ class JointPaths:
         penalty = JointPenalty(np.full(inside.size, ridge), np.full(inside.size, threshold))
         old = V[:, inside]
         V[:, inside] = minimise(H[np.ix_(inside, inside)], slopes[:, inside], old, penalty, goal, self.sweep)
-        arguments = (H, inside, np.ascontiguousarray(V[:, inside] - old), slopes)
-        self.follow.prepare(*arguments)
-        self.follow(*arguments)
+        slopes += (V[:, inside] - old) @ H[inside]
 
 
 class JointColumns(JointPaths):

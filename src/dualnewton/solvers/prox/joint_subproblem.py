@@ -122,13 +122,11 @@ def sweeps(
 
 
 def sweep_of(*, compiled: bool) -> Sweep:
-    """Return block coordinate descent in NumPy, or its kernel, compiled."""
+    """Return block coordinate descent in NumPy, or its kernel."""
     if not compiled:
         return sweeps
     from dualnewton.kernels import joint  # loads Numba
 
-    matrix, vector = np.zeros((1, 1)), np.zeros(1)
-    joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
     return joint.sweeps
 
 

@@ -140,13 +140,11 @@ def sweeps(
 
 
 def sweep_of(*, compiled: bool) -> Sweep:
-    """Return coordinate descent in NumPy, or its kernel, compiled."""
+    """Return coordinate descent in NumPy, or its kernel."""
     if not compiled:
         return sweeps
     from dualnewton.kernels import quadratic  # loads Numba
 
-    vector = np.zeros(1)
-    quadratic.sweeps.prepare(np.zeros((1, 1)), *[vector] * 6, 1, 0.0)
     return quadratic.sweeps
 
 
@@ -165,11 +163,12 @@ def rounds_of(
     See ``kernels/quadratic.py``; H has the shape (F, capacity, capacity), slopes and V have F rows.
     """
     from dualnewton.kernels import quadratic  # loads Numba
+    from dualnewton.kernels.blas import addresses
 
     reached = np.zeros(len(V), dtype=bool)
     progress = np.tile([np.inf, 0.0], (len(V), 1)) if progress is None else progress
     parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
-    arguments = (H, slopes, V, V.shape[1], *parts, goals, rounds, steps, progress, reached)
+    arguments = (H, slopes, V, V.shape[1], *parts, goals, rounds, steps, addresses("dpotrf"), progress, reached)
     quadratic.minima.prepare(*arguments)
     quadratic.minima(*arguments)
     return reached
