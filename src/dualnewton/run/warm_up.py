@@ -117,7 +117,7 @@ def _coordinate_descent() -> None:
     features = np.zeros(1, dtype=np.intp)
     quadratic.sweeps.prepare(matrix, *[vector] * 6, 1, 0.0)
     quadratic.minima.prepare(
-        several, matrix, matrix, 1, *[vector] * 5, 1, 1, matrix, np.zeros(1, dtype=np.bool_)
+        several, matrix, matrix, 1, matrix, matrix, vector, vector, matrix, 1, 1, matrix, several, features
     )  # fmt: skip
     joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
     joint.path.prepare(matrix, matrix, 0.0, matrix, matrix, vector, vector, 0.0, 1, several)
