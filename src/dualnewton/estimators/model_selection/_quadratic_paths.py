@@ -11,7 +11,7 @@ of all rows is fitted for the chosen alpha only. A model whose certificate misse
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from dualnewton.estimators.model_selection._alphas import Scored, Walk
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
-from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.estimators.model_selection._session import TOGETHER, GridSession, Outcome
 from dualnewton.interop.parts import Data
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
@@ -150,7 +150,7 @@ class QuadraticPaths(ABC):
         goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
         if not len(alphas):
             return
-        for stretch in self.paths.along(penalties, goals, lambda: self.session.is_over):
+        for stretch in batches(self.paths.along(penalties, goals, lambda: self.session.is_over)):
             own = slice(done, done + len(stretch.W))
             self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
             yield self._fitted(problems, stretch, lams[own])
@@ -190,6 +190,19 @@ class QuadraticPaths(ABC):
         for place, result in zip(places, results, strict=True):
             W[place], b[place] = result.w, result.intercept
         return [Outcome.of(result) for result in results]
+
+
+def batches(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+    """Join consecutive stretches as long as their models fit into some memory, since their certificates share products."""
+    batch, size = list[Stretch](), 0
+    for stretch in stretches:
+        if batch and size + stretch.W.size > TOGETHER:
+            yield Stretch.joined(batch)
+            batch, size = [], 0
+        batch.append(stretch)
+        size += stretch.W.size
+    if batch:
+        yield Stretch.joined(batch)
 
 
 class _ByMoments(QuadraticPaths):
