@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import ElasticNetCV as Theirs
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit
 
 import dualnewton as dn
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._least_squares import FoldMoments
+from dualnewton.estimators.model_selection._quadratic_paths import Fitted
+from dualnewton.estimators.model_selection.elastic_net import _Errors
+from dualnewton.interop.parts import Data
 from estimators.cases import relative
 from tuned import tuned
 
@@ -53,6 +58,30 @@ def test_it_finds_what_scikit_learn_finds(monkeypatch, large, shape, kind, weigh
     assert ours.certificates_.shape == (np.size(ours.l1_ratio), *theirs.mse_path_.shape[-2:])
     assert ours.dual_gap_ == ours.certificate_.gap
     assert (ours.sparse_coef_.toarray()[0] == ours.coef_).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_errors_from_moments_are_those_on_the_rows(weighted):
+    """Where models fit the held-out rows to rounding, sums of squares cancel, and the rows are read."""
+    rng, n = np.random.default_rng(0), 200
+    X, w = rng.standard_normal((n, 5)) + 100.0, np.arange(5.0)
+    c = rng.uniform(0.5, 2.0, n) if weighted else np.ones(n)
+    y = X @ w + 1.0
+    given = Data(X, y, sample_weight=c if weighted else None)
+    folds = Folds.of(KFold(4).split(X), n)
+    moments = FoldMoments(given.matrix, y[:, None], c, folds, shift=True)
+    W, b = np.tile(w, (3, 4, 1)), np.full((3, 4), 1.0)
+    W[0] += rng.standard_normal((4, 5))
+    W[1, 2] += 1e-9 * rng.standard_normal(5)
+    found = Fitted(W, b, [[], [], []], lambda _: [])
+    by_moments, on_rows = (
+        np.array([each.errors for each in _Errors(given, folds, known).scored(found)]) for known in (moments, None)
+    )
+    np.testing.assert_allclose(by_moments, on_rows, rtol=1e-9)
+    assert on_rows[2].max() < 1e-20
+    residuals = _Errors(given, folds, moments).residuals[2]
+    assert residuals is not None
+    assert abs(residuals.mean_squares(W[:, 2, None], b[:, 2, None])[0][2]) != on_rows[2, 2]
 
 
 @pytest.mark.parametrize("positive", [False, True])

@@ -18,7 +18,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualnewton as dn
 from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._neighbours import Neighbours
+from dualnewton.matrix import as_data
 from estimators.cases import data_for, outputs, relative
 from estimators.grid_cases import ALPHAS, CASES, IDS, fold_models
 
@@ -116,6 +118,27 @@ def test_rows_that_all_folds_treat_alike_are_one_group(counts):
     kinds, group = Folds(counts.astype(float), [np.arange(1)] * 4).patterns
     assert (kinds[:, group] == counts).all()
     assert kinds.shape[1] == len({tuple(column) for column in counts.T})
+
+
+def test_groups_of_rows_in_many_folds():
+    counts = np.random.default_rng(0).integers(0, 2, (60, 40)).astype(float)
+    kinds, group = Folds(counts[:, [*range(40), *range(40)]], [np.arange(1)] * 60).patterns
+    assert (kinds[:, group] == np.hstack([counts, counts])).all()
+    assert kinds.shape == (60, 40)
+
+
+@pytest.mark.parametrize("shift", [True, False])
+def test_moments_of_held_out_rows(shift):
+    X, y = data_for(2, n=60, d=4)
+    data, c = as_data(X), np.random.default_rng(0).uniform(0.5, 2.0, 60)
+    splits = [(np.arange(30), np.arange(30, 60)), (np.arange(20, 60), np.arange(10))]
+    folds = Folds.of(splits, 60)
+    moments = FoldMoments(data, y[:, None], c, folds, shift=shift)
+    origin, rows = moments.training[0].origin, splits[0][1]
+    assert origin.any() == shift
+    own = moments.held_out(0)
+    np.testing.assert_allclose(own.gram, data.moments(c[rows], y[rows, None], origin, rows)[0], rtol=1e-12, atol=1e-10)
+    assert moments.held_out(1) is None  # the second fold uses some rows for nothing
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -192,6 +192,16 @@ def test_the_reach_of_l1_ends_where_its_conjugate_becomes_infinite(g, s):
         assert g.conjugate(s) == 0.0
 
 
+@pytest.mark.parametrize(
+    "g", [*regularizers_for(D), regularizers.L1(), regularizers.L1(positive=True)], ids=lambda g: name_of(g)[:40]
+)
+@given(W=arrays(np.float64, (3, D), elements=st.floats(-10.0, 10.0)))
+def test_functions_of_several_models_are_those_of_each(g, W):
+    for several, one in ((g.values, g.value), (g.conjugates, g.conjugate), (g.reaches, g.reach)):
+        for S in (W, np.abs(W)):
+            np.testing.assert_allclose(several(S), [one(s) for s in S], rtol=1e-14)
+
+
 def test_strongly_convex_regularizers_reach_everywhere():
     assert all(g.strongly_convex and g.reach(1e6 * np.ones(D)) == 1.0 for g in regularizers_for(D))
     assert not regularizers.L1().strongly_convex

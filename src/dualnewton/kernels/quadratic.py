@@ -2,11 +2,13 @@
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
 column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
-minima(H, slopes, V, size, ridge, …, lapack, progress, reached)       rounds of Newton steps and sweeps of several models
+minima(H, slopes, V, size, ridges, …, lapack, progress, found, done)  rounds of Newton steps and sweeps of several models
 
-``minima`` updates V and slopes of the F models in place, using the first ``size`` rows and columns of H[f]. ``lapack`` has the
-address of dpotrf. ``progress`` holds the least violation and the number of consecutive rounds that did not halve it, at first
-infinity and zero; ``reached`` receives whether the goal was reached.
+``minima`` takes F models from the minimum of one penalty to that of the next, V and slopes in place, using the first ``size``
+rows and columns of H[f]. Ridges and thresholds have a row for each penalty, ``goals`` a row with an entry for each model.
+``lapack`` has the address of dpotrf. ``progress`` holds the least violation and the number of consecutive rounds that did not
+halve it, at first infinity and zero. ``found[k, f]`` receives the minimum of penalty k, and ``done[f]``, at first the number of
+the first penalty, that of the first one whose goal was not reached.
 """
 
 from __future__ import annotations
@@ -219,32 +221,46 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper, lapack, free):
 
 
 @lean_call
-def _minima(H, slopes, V, size, ridge, threshold, lower, upper, goals, rounds, steps, lapack, progress, reached):
+def _reaches(G, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps, lapack, progress, free):
+    """Do rounds of sweeps and Newton steps of one model; return whether the goal was reached."""
+    for _ in range(rounds):
+        used = 0
+        for j in range(v.size):
+            if v[j] != 0.0:
+                used += 1
+        trials = used * used // (RENT * size) if size > 0 else 0
+        if trials > 0:
+            _sweeps(G, s, v, ridge, threshold, lower, upper, trials, 0.5 * goal)
+            if _largest_violation(s, v, ridge, threshold, lower, upper) <= goal:
+                return True
+        for _ in range(steps):
+            if _newton_step(G, s, v, ridge, threshold, lower, upper, lapack, free) != 0:
+                break
+        left = _largest_violation(s, v, ridge, threshold, lower, upper)
+        progress[1] = progress[1] + 1.0 if left > 0.5 * progress[0] else 0.0
+        progress[0] = least(progress[0], left)
+        if left <= goal:
+            return True
+        if progress[1] >= MOST_IN_VAIN:
+            return False
+        _sweeps(G, s, v, ridge, threshold, lower, upper, SWEEPS, 0.5 * goal)
+    return False
+
+
+@lean_call
+def _minima(H, slopes, V, size, ridges, thresholds, lower, upper, goals, rounds, steps, lapack, progress, found, done):
     free = borrowed(V.shape[1], 0)
     for f in range(V.shape[0]):
-        v, s, G, goal = V[f], slopes[f], H[f], goals[f]
-        reached[f] = False
-        for _ in range(rounds):
-            used = 0
-            for j in range(v.size):
-                if v[j] != 0.0:
-                    used += 1
-            trials = used * used // (RENT * size) if size > 0 else 0
-            if trials > 0:
-                _sweeps(G, s, v, ridge, threshold, lower, upper, trials, 0.5 * goal)
-                if _largest_violation(s, v, ridge, threshold, lower, upper) <= goal:
-                    reached[f] = True
-                    break
-            for _ in range(steps):
-                if _newton_step(G, s, v, ridge, threshold, lower, upper, lapack, free) != 0:
-                    break
-            left = _largest_violation(s, v, ridge, threshold, lower, upper)
-            progress[f, 1] = progress[f, 1] + 1.0 if left > 0.5 * progress[f, 0] else 0.0
-            progress[f, 0] = least(progress[f, 0], left)
-            reached[f] = left <= goal
-            if reached[f] or progress[f, 1] >= MOST_IN_VAIN:
+        v, s, G, own = V[f], slopes[f], H[f], progress[f]
+        while done[f] < goals.shape[0]:
+            k = done[f]
+            ridge, threshold, goal = ridges[k], thresholds[k], goals[k, f]
+            if not _reaches(G, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps, lapack, own, free):
                 break
-            _sweeps(G, s, v, ridge, threshold, lower, upper, SWEEPS, 0.5 * goal)
+            for j in range(v.size):
+                found[k, f, j] = v[j]
+            done[f] += 1
+            own[0], own[1] = np.inf, 0.0
     give_back(free)
 
 

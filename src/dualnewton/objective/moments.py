@@ -127,6 +127,70 @@ def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
     return weights @ data.rows(some) / weights.sum() if weights.any() else data.transposed_times(c) / float(c.sum())
 
 
+class Sums(NamedTuple):
+    """Sums over the rows of the residuals r of some models, with bounds of their rounding errors.
+
+    Attributes
+    ----------
+    squares, along : arrays of shape (models,)
+        Σ c_i ‖r_i‖² and Σ c_i ⟨r_i, t_i⟩.
+    gradient : array of shape (models, K, d + 1)
+        Σ c_i r_i x̃_iᵀ.
+    weighted, last, error : arrays of shape (models, K)
+        A, εN and E of each model and output.
+    """
+
+    squares: np.ndarray
+    along: np.ndarray
+    gradient: np.ndarray
+    weighted: np.ndarray
+    last: np.ndarray
+    error: np.ndarray
+
+
+class Residuals:
+    """The residuals of models on rows of which the moments are known.
+
+    Parameters
+    ----------
+    moments : Moments
+        The moments of the rows.
+    Y, c : arrays of shape (n, K) and (n,)
+        Their targets and weights.
+    shift : bool
+        Whether ȳ is the mean of the targets; else it is zero.
+    """
+
+    def __init__(self, moments: Moments, Y: np.ndarray, c: np.ndarray, *, shift: bool) -> None:
+        (n, K), d = Y.shape, len(moments.origin)
+        self.moments, self.G = moments, moments.gram
+        self.shift = on_host(c @ Y) / float(c.sum()) if shift else np.zeros(K)
+        self.squares = on_host(c @ np.square(Y - np.asarray(self.shift, like=Y)))  # of each output
+        self.k = moments.cross.T - np.outer(self.shift, self.G[:, -1])
+        # Weights are divided by their sum, and moments of folds are added: three sums over the rows.
+        self.eta = FLOAT64.gamma(3 * n + 4 * d + 64)
+        self.norms = np.sqrt(self.G.diagonal()) * (1.0 + self.eta)
+        self.Q = np.sqrt(self.squares)
+        self.V = self.Q + 2.0 * self.norms[-1] * np.abs(self.shift)
+
+    def sums(self, W: np.ndarray, b: np.ndarray) -> Sums:
+        """Return the sums for models W, of shape (models, K, d), with intercepts b, of shape (models, K)."""
+        origin, eta, Q, V = self.moments.origin, self.eta, self.Q, self.V
+        U = np.concatenate([W, (b + W @ origin - self.shift)[:, :, None]], axis=2)
+        GU = (U.reshape(-1, U.shape[2]) @ self.G).reshape(U.shape)
+        fitted, crossed, own = np.einsum("akj,akj->a", U, GU), np.einsum("akj,kj->a", U, self.k), self.squares.sum()
+        size = np.abs(b) + np.abs(W) @ np.abs(origin) + np.abs(self.shift)
+        last = self.norms[-1] * FLOAT64.gamma(W.shape[2] + 4) * size
+        A = np.abs(U) @ self.norms + last
+        error = eta * (A * (A + 2.0 * V) + np.square(Q)) + 2.0 * last * (A + Q)
+        return Sums(fitted - 2.0 * crossed + own, crossed - own, GU - self.k, A, last, error)
+
+    def mean_squares(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return Σ c_i ‖r_i‖²/(K Σ c_i) of each model, and bounds of their rounding errors."""
+        found, scale = self.sums(W, b), 1.0 / (len(self.k) * self.moments.total)
+        return scale * found.squares, 1.01 * scale * found.error.sum(axis=1)
+
+
 class Verifier:
     """Certifies models of the problems
 
@@ -143,73 +207,61 @@ class Verifier:
     """
 
     def __init__(self, moments: Moments, problem: Problem) -> None:
-        Y, c = problem.y.reshape(problem.n, -1), problem.c
-        self.problem, self.moments = problem, moments
-        self.shift = on_host(c @ Y) / float(c.sum()) if problem.fit_intercept else np.zeros(Y.shape[1])
-        self.squares = on_host(c @ np.square(Y - np.asarray(self.shift, like=Y)))  # of each output
-        self.G = moments.gram
-        self.k = moments.cross.T - np.outer(self.shift, self.G[:, -1])
-        # Weights are divided by their sum, and moments of folds are added: three sums over the rows.
-        self.eta = FLOAT64.gamma(3 * problem.n + 4 * problem.d + 64)
-        self.norms = np.sqrt(self.G.diagonal()) * (1.0 + self.eta)
-        self.gauge = gauge(problem, self.norms[:-1])
+        self.problem = problem
+        self.of = Residuals(moments, problem.y.reshape(problem.n, -1), problem.c, shift=problem.fit_intercept)
+        self.gauge = gauge(problem, self.of.norms[:-1])
 
     def certificates(self, W: np.ndarray, b: np.ndarray, lams: np.ndarray) -> list[Certificate]:
         """Certify models W, of shape (models, d) or (models, K, d), with the intercepts b, each for the problem with its λ."""
-        problem, n, K = self.problem, self.problem.n, len(self.k)
-        columns, b = W.reshape(len(W), K, -1), b.reshape(len(W), K)
-        U = np.dstack([columns, b + columns @ self.moments.origin - self.shift])
-        GU = U @ self.G
-        fitted, crossed = np.einsum("akj,akj->a", U, GU), np.einsum("akj,kj->a", U, self.k)
-        gradient, squares = GU - self.k, float(self.squares.sum())  # Σ c_i r_i x̃_i
-        r_r, r_t = fitted - 2.0 * crossed + squares, crossed - squares
-        primal_losses = 0.5 * r_r
-        slopes = gradient[:, :, :-1]
+        problem, n, of = self.problem, self.problem.n, self.of
+        K = len(of.k)
+        found = of.sums(W.reshape(len(W), K, -1), b.reshape(len(W), K))
+        r_r, r_t, gradient, slopes = found.squares, found.along, found.gradient, found.gradient[:, :, :-1]
         if problem.fit_intercept:  # move to the best intercept, where Σ c_i α_i = 0
-            m = gradient[:, :, -1] / self.G[-1, -1]
+            m = gradient[:, :, -1] / of.G[-1, -1]
             r_r = r_r - np.einsum("ak,ak->a", m, gradient[:, :, -1])
-            r_t = r_t - m @ self.k[:, -1]
-            slopes = slopes - m[:, :, None] * self.G[:-1, -1]
-        above, below, wide = self._errors(columns, b, U, gradient[:, :, -1])
-        scale, values = lams * n, np.array([problem.g.value(w) for w in W])
+            r_t = r_t - m @ of.k[:, -1]
+            slopes = slopes - m[:, :, None] * of.G[:-1, -1]
+        below, wide = self._errors(found)
+        scale, values = lams * n, problem.g.values(W)
         s, conjugates = self._conjugates(slopes.reshape(W.shape) / -_per_model(scale, W), wide / scale)
-        primal = (primal_losses + above) / n + lams * values * (1.0 + self.eta)
+        primal = 0.5 * (found.squares + 1.01 * found.error.sum(axis=1)) / n + lams * values * (1.0 + of.eta)
         dual = (-0.5 * s * s * r_r - s * r_t - below) / n - lams * conjugates
         primal, dual = primal + LAST * np.abs(primal), dual - LAST * np.abs(dual)
         # D is not a number where sums exceed the range of float64, which proves nothing.
         pairs = zip(primal.tolist(), np.where(dual < np.inf, dual, -np.inf).tolist(), strict=True)
         return [Certificate(*pair, rounding=0.0) for pair in pairs]
 
-    def _errors(self, W: np.ndarray, b: np.ndarray, U: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return bounds of the errors of each model, of all outputs together, given Σ c_i r_i.
+    def _errors(self, found: Sums) -> tuple[np.ndarray, np.ndarray]:
+        """Return bounds of the errors of each model, of all outputs together.
 
-        They are those of the losses, of the sums over rows in the dual value, and the factor of N_j in that of the slopes.
+        They are those of the sums over rows in the dual value, and the factor of N_j in that of the slopes.
         """
-        eta, N, Q, shift = self.eta, self.norms[-1], np.sqrt(self.squares), np.abs(self.shift)
-        last = N * FLOAT64.gamma(W.shape[2] + 4) * (np.abs(b) + np.abs(W) @ np.abs(self.moments.origin) + shift)
-        A, V = np.abs(U) @ self.norms + last, Q + 2.0 * N * shift
-        e = eta * (A + V) + last
-        E = eta * (A * (A + 2.0 * V) + np.square(Q)) + 2.0 * last * (A + Q)
-        h, kappa = (np.abs(sums) / N, np.abs(self.k[:, -1]) / N) if self.problem.fit_intercept else (0.0 * A, 0.0 * Q)
+        of, A, E = self.of, found.weighted, found.error
+        eta, N, V = of.eta, of.norms[-1], of.V
+        e = eta * (A + V) + found.last
+        h, kappa = 0.0 * A, 0.0 * of.Q
+        if self.problem.fit_intercept:
+            h, kappa = np.abs(found.gradient[:, :, -1]) / N, np.abs(of.k[:, -1]) / N
         own = E + h * (2.0 * e + eta * h) + 3.0 * np.square(e)
         along = E + (e + eta * h) * (kappa + eta * V) + eta * h * V
         wide = 2.0 * (e + eta * h)
-        bounds = (0.5 * E).sum(axis=1), (0.5 * own + along).sum(axis=1), np.sqrt(np.square(wide).sum(axis=1))
-        return tuple(1.01 * each for each in bounds)  # for products of several η, and the arithmetic of this function
+        bounds = (0.5 * own + along).sum(axis=1), np.sqrt(np.square(wide).sum(axis=1))
+        return 1.01 * bounds[0], 1.01 * bounds[1]  # for products of several η, and the arithmetic of this function
 
     def _conjugates(self, bars: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return an s for which g*(sᾱ) is finite and a bound of it, for each ᾱ, whose entries have errors of N_j ``errors``."""
-        g, N = self.problem.g, self.norms[:-1]
+        g, N = self.problem.g, self.of.norms[:-1]
         if not self.problem.regularizer.strongly_convex:
-            s = np.array([g.reach(bar) for bar in bars])
+            s = g.reaches(bars)
             s /= 1.0 + s * errors * self.gauge + LAST
-            return s, np.array([g.conjugate(bar) for bar in _per_model(s, bars) * bars])
+            return s, g.conjugates(_per_model(s, bars) * bars)
         # g* is finite and 1-smooth; its terms are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩.
-        values, slopes = np.array([g.conjugate(bar) for bar in bars]), np.abs([g.grad_conjugate(bar) for bar in bars])
+        values, slopes = g.conjugates(bars), np.abs([g.grad_conjugate(bar) for bar in bars])
         terms = np.einsum("ai,ai->a", np.abs(bars).reshape(len(bars), -1), slopes.reshape(len(bars), -1))
         lengths = slopes if slopes.ndim == 2 else np.sqrt(np.square(slopes).sum(axis=1))
         moved = lengths @ N + 0.5 * errors * (N @ N)
-        return np.ones(len(bars)), values + 1.01 * errors * moved + self.eta * (np.abs(values) + 4.0 * terms)
+        return np.ones(len(bars)), values + 1.01 * errors * moved + self.of.eta * (np.abs(values) + 4.0 * terms)
 
 
 def _per_model(numbers: np.ndarray, arrays: np.ndarray) -> np.ndarray:

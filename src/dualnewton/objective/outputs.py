@@ -1,4 +1,4 @@
-"""Certificates of paths of models with the squared loss of K outputs, many models in two products with X."""
+"""Certificates of paths of models with the squared loss of one or K outputs, many models in two products with X."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from dualnewton.objective.problem import Problem
 ROUNDED = 1e-14
 """Fraction by which a dual point is scaled down more than its computed ᾱ requires, to cover the rounding of ᾱ."""
 
+TOGETHER = 1 << 22
+"""Number of margins that are in memory at a time."""
+
 
 def certify_path(
-    problem: Problem, lams: Sequence[float], models: np.ndarray, intercepts: np.ndarray
+    problem: Problem, lams: Sequence[float] | np.ndarray, models: np.ndarray, intercepts: np.ndarray
 ) -> list[Certificate]:
-    """Certify models of the squared loss of K outputs for several λ, in two products with X and a few sums for all models.
+    """Certify models of the squared loss for several λ, in two products with X and a few sums for all models.
 
     With the residuals ρ_i = W a_i + b − y_i, their weighted mean m, α_i = m − ρ_i, which is balanced, and C = Σ c_i
 
@@ -28,8 +31,8 @@ def certify_path(
     Parameters
     ----------
     problem : Problem
-        A problem with ``losses.SquaredOutputs``, or ``losses.Squared`` for K = 1, no offsets, and a regulariser that joins the
-        columns.
+        A problem without offsets: one output with ``losses.Squared``, or K with ``losses.SquaredOutputs`` and a regulariser that
+        joins the columns.
     lams : sequence of floats
         λ of each model.
     models, intercepts : arrays of shape (models, K, d) and (models, K)
@@ -40,6 +43,14 @@ def certify_path(
     list of Certificate
         Of each model.
     """
+    step, found = max(1, TOGETHER // (problem.n * problem.columns)), list[Certificate]()
+    for low in range(0, len(models), step):
+        part = slice(low, low + step)
+        found += _certified(problem, np.asarray(lams[part]), models[part], intercepts[part])
+    return found
+
+
+def _certified(problem: Problem, lams: np.ndarray, models: np.ndarray, intercepts: np.ndarray) -> list[Certificate]:
     data, g, n, c = problem.data, problem.g, problem.n, problem.c
     Y = problem.y.reshape(n, -1)
     count, K, d = models.shape
@@ -55,14 +66,14 @@ def certify_path(
     if free:
         slopes -= np.multiply.outer(data.transposed_times(c), mean)
     own = squares - total * np.square(mean).sum(axis=1)
-    # A regulariser that joins the columns depends only on the norm of the coefficients of each feature.
-    lengths = np.sqrt(np.einsum("akj,akj->aj", models, models))
-    steepness = np.sqrt(np.einsum("jak,jak->aj", slopes, slopes))
-    certificates = []
-    for k, lam in enumerate(lams):
-        bar = steepness[k] / (lam * n)
-        r = g.reach(bar) * (1.0 - ROUNDED)
-        primal = 0.5 * squares[k] / n + lam * g.value(lengths[k])
-        dual = (r * along[k] - 0.5 * r * r * own[k]) / n - lam * g.conjugate(r * bar)
-        certificates.append(Certificate(float(primal), float(dual)))
-    return certificates
+    if K == 1:
+        points, bars = models[:, 0], slopes[:, :, 0].T / (-n * lams)[:, None]
+    else:  # a regulariser that joins the columns depends only on the norm of the coefficients of each feature
+        points, bars = (
+            np.sqrt(np.einsum(which, each, each)) for which, each in (("akj,akj->aj", models), ("jak,jak->aj", slopes))
+        )
+        bars = bars / (n * lams)[:, None]
+    r = g.reaches(bars) * (1.0 - ROUNDED)
+    primal = 0.5 * squares / n + lams * g.values(points)
+    dual = (r * along - 0.5 * r * r * own) / n - lams * g.conjugates(r[:, None] * bars)
+    return [Certificate(*pair) for pair in zip(primal.tolist(), dual.tolist(), strict=True)]

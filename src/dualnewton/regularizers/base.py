@@ -120,7 +120,23 @@ GENERAL = Form(Kind.GENERAL)
 """The form of a g that is given by its functions only."""
 
 
-class Regularizer:
+class OfSeveral:
+    """The functions of g for several models at once, an entry of the first axis each; a g may have faster ones."""
+
+    def values(self, W: Array) -> np.ndarray:
+        """g(w) of each model."""
+        return np.array([self.value(w) for w in W])  # type: ignore[attr-defined]
+
+    def conjugates(self, S: Array) -> np.ndarray:
+        """g*(s) of each model."""
+        return np.array([self.conjugate(s) for s in S])  # type: ignore[attr-defined]
+
+    def reaches(self, S: Array) -> np.ndarray:
+        """The largest r ≤ 1 for which g*(rs) is finite, of each model."""
+        return np.array([self.reach(s) for s in S])  # type: ignore[attr-defined]
+
+
+class Regularizer(OfSeveral):
     """Base class of the library's regularisers and of user-defined ones: define ``value``, ``conjugate``, ``grad_conjugate``.
 
     ``regularizers.check(YourRegularizer())`` reports each identity that fails. A declared ``form`` lets kernels and

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton.regularizers.base import Regularizer
+from dualnewton.regularizers.base import OfSeveral, Regularizer
 
 
 @dataclass(frozen=True)
-class OverRows:
+class OverRows(OfSeveral):
     """Σ_k g(w_k) over the rows of W; its conjugate is Σ_k g*(s_k) over the rows of S."""
 
     g: Regularizer

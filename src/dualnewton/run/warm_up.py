@@ -116,8 +116,9 @@ def _coordinate_descent() -> None:
     vector, matrix, several = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
     addresses = np.zeros(1, dtype=np.intp)
     quadratic.sweeps.prepare(matrix, *[vector] * 6, 1, 0.0)
-    reached = np.zeros(1, dtype=np.bool_)
-    quadratic.minima.prepare(several, matrix, matrix, 1, *[vector] * 5, 1, 1, addresses, matrix, reached)
+    quadratic.minima.prepare(
+        several, matrix, matrix, 1, matrix, matrix, vector, vector, matrix, 1, 1, addresses, matrix, several, addresses
+    )  # fmt: skip
     joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
     joint.path.prepare(matrix, matrix, 0.0, matrix, matrix, vector, vector, 0.0, 1, addresses, several)
 

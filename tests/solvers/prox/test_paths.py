@@ -10,7 +10,9 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import as_data
-from dualnewton.objective.moments import Moments, Verifier, origin_of
+from dualnewton.objective.alike import like
+from dualnewton.objective.moments import Moments, Residuals, Verifier, origin_of
+from dualnewton.objective.outputs import certify_path
 from dualnewton.planning.working_sets import SetSizes
 from dualnewton.solvers.prox import together
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups
@@ -193,6 +195,38 @@ def exact_ridge(X, y, lam, *theta):
         S[j] = S[j] / S[j, j]
         S -= np.outer(np.where(np.arange(d + 1) == j, 0, S[:, j]), S[j])
     return [((A @ t - y) @ (A @ t - y) / n + t @ penalty @ t) / 2 for t in (theta, S[:, -1])]
+
+
+@pytest.mark.parametrize("far", [0.0, 1e4])
+def test_mean_squares_from_moments_have_at_most_the_errors_that_are_proved(far):
+    rng = np.random.default_rng(0)
+    X, W, b = rng.standard_normal((50, 6)) + far, rng.standard_normal((4, 2, 6)), rng.standard_normal((4, 2))
+    W[0] *= 1e-9
+    Y, c = X @ W[1].T + b[1] + 1e-6 * rng.standard_normal((50, 2)), rng.uniform(0.5, 2.0, 50)
+    data, exact = as_data(X), np.vectorize(Fraction, otypes=[object])
+    found, errors = Residuals(Moments.of(data, Y, c, origin_of(data, c, shift=True)), Y, c, shift=True).mean_squares(
+        W, b
+    )
+    for k in range(4):
+        missed = exact(X) @ exact(W[k]).T + exact(b[k]) - exact(Y)
+        true = sum(exact(c) @ (missed * missed)) / (2 * sum(exact(c)))
+        assert abs(Fraction(found[k]) - true) <= errors[k]
+    assert errors[2] <= 1e-9 * found[2] * (1.0 + far)
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("storage", STORAGES)
+def test_the_certificates_of_a_path_of_one_output_are_those_of_each_model(storage, regularizer, fit_intercept):
+    problem = problem_of(storage, regularizer, fit_intercept=fit_intercept)
+    rng, lams = np.random.default_rng(2), np.array([10.0, 0.1, 1e-3])
+    W, b = np.abs(rng.standard_normal((3, problem.d))), rng.standard_normal(3) * fit_intercept
+    for w, own, lam, found in zip(W, b, lams, certify_path(problem, lams, W[:, None], b[:, None]), strict=True):
+        alone = like(problem, lam=float(lam))
+        primal, dual = alone.primal(w, own), alone.dual(alone.alpha_of(w))
+        assert found.primal == pytest.approx(primal, rel=1e-12)
+        assert found.dual == pytest.approx(dual, rel=1e-9, abs=1e-11 * primal)
+        assert found.dual <= dual + 1e-12 * abs(dual)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -18,6 +18,7 @@ from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import over_folds, walk_values
+from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.run.result import Result
 
@@ -51,7 +52,11 @@ class Search:
         The first index with the least mean error over the folds.
     final : callable
         Returns the results of all rows for the best value.
+    moments : FoldMoments, optional
+        The moments of the rows, if the fits use them.
     """
+
+    moments: FoldMoments | None = None
 
     def __init__(
         self,

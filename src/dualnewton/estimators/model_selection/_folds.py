@@ -12,6 +12,9 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import Data
 
+LARGEST_CODE = 1 << 30
+"""Bound of the codes of the training sets that a row is in."""
+
 
 @dataclass(frozen=True, eq=False)
 class Folds:
@@ -69,13 +72,14 @@ class Folds:
     @cached_property
     def patterns(self) -> tuple[np.ndarray, np.ndarray]:
         """Groups of rows in the same training sets: their counts, of shape (folds, groups), and the group of each row."""
-        _, group = np.unique(self.counts[0], return_inverse=True)
-        for counts in self.counts[
-            1:
-        ]:  # fold by fold, since sorting whole columns takes longer than a pass over the data
-            kinds, own = np.unique(counts, return_inverse=True)
-            _, group = np.unique(group * kinds.size + own, return_inverse=True)
-        _, first = np.unique(group, return_index=True)
+        codes, most = np.zeros(self.counts.shape[1], dtype=np.int64), 1
+        for counts in self.counts.astype(np.int64):  # one sort of codes, since sorting columns takes longer than a pass
+            size = int(counts.max()) + 1
+            if most * size > LARGEST_CODE:
+                _, codes = np.unique(codes, return_inverse=True)
+                most = int(codes.max()) + 1
+            codes, most = codes * size + counts, most * size
+        _, first, group = np.unique(codes, return_index=True, return_inverse=True)
         return self.counts[:, first], group
 
 

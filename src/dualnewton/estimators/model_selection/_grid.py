@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,12 @@ class OverFolds:
         return [*problems, *(like(problem, sample_weight=c) for c in placed for problem in problems)]
 
 
-def over_folds(kind: type) -> Any:
-    """Return the class of estimators like ``kind`` that have one problem for each weighting of the rows."""
+def _over_folds(kind: Any) -> Any:
     return type(f"{kind.__name__}OverFolds", (OverFolds, kind), {})
+
+
+over_folds: Callable[[Any], Any] = cache(_over_folds)
+"""Returns the class of estimators like a given one that have one problem for each weighting of the rows."""
 
 
 class _Trail:

@@ -18,7 +18,7 @@ import numpy as np
 from dualnewton.estimators.model_selection._alphas import Scored
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
-from dualnewton.estimators.model_selection._session import TOGETHER, GridSession, Outcome
+from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
@@ -200,11 +200,7 @@ class JointColumns(JointPaths):
 
     def certificates(self, fold: int, problem: Problem, lams: Sequence[float], path: Path) -> list[Certificate]:  # noqa: ARG002
         """Certify the models on the data, several at a time."""
-        step, certificates = max(1, TOGETHER // (problem.n * problem.columns)), list[Certificate]()
-        for low in range(0, len(lams), step):
-            part = slice(low, low + step)
-            certificates += certify_path(problem, lams[part], path.W[part], path.b[part])
-        return certificates
+        return certify_path(problem, lams, path.W, path.b)
 
     def of_all_rows(self, problem: Problem, found: Sequence[Path], k: int) -> list[Result]:  # noqa: ARG002
         return self.session.solve([problem])

@@ -36,14 +36,38 @@ CANCELLED = 1e-8
 digits: then the eigenvalues, which are never negative, take the place of the inverse."""
 
 
+class FoldMoments:
+    """The moments of the training rows of folds, and of the rows that they hold out.
+
+    Rows that are in the same training sets are summed once.
+
+    Attributes
+    ----------
+    training : list of Moments
+        Of each fold.
+    """
+
+    def __init__(self, data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> None:
+        origin, (kinds, group) = origin_of(data, c, shift=shift), folds.patterns
+        self.folds, self.groups = folds, list[Moments]()
+        if kinds.shape[1] > len(folds) + 1:  # with so many groups, summing each fold separately is cheaper
+            self.training = [Moments.of(data, Y, c * counts, origin) for counts in folds.counts]
+            return
+        self.groups = [Moments.of(data, Y, c * (group == k), origin) for k in range(kinds.shape[1])]
+        parts = [[self.groups[k].times(count) for k, count in enumerate(counts) if count > 0.0] for counts in kinds]
+        self.training = [reduce(add, own) for own in parts]
+
+    def held_out(self, fold: int) -> Moments | None:
+        """Return the moments of the rows that a fold holds out, if these are all rows outside of its training set."""
+        counts, tests = self.folds.counts[fold], self.folds.tests[fold]
+        outside = [own for own, count in zip(self.groups, self.folds.patterns[0][fold], strict=False) if count == 0.0]
+        all_others = np.array_equal(np.bincount(tests, minlength=counts.size), counts == 0.0)
+        return reduce(add, outside) if outside and all_others else None
+
+
 def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
-    """Return the moments of each fold; rows that are in the same training sets are summed once."""
-    origin, (kinds, group) = origin_of(data, c, shift=shift), folds.patterns
-    if kinds.shape[1] > len(folds) + 1:  # with so many groups, summing each fold separately is cheaper
-        return [Moments.of(data, Y, c * counts, origin) for counts in folds.counts]
-    groups = [Moments.of(data, Y, c * (group == k), origin) for k in range(kinds.shape[1])]
-    parts = [[groups[k].times(count) for k, count in enumerate(counts) if count > 0.0] for counts in kinds]
-    return [reduce(add, own) for own in parts]
+    """Return the moments of the training rows of each fold."""
+    return FoldMoments(data, Y, c, folds, shift=shift).training
 
 
 def models_of(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection.choice import BOUNDS, UNKNOWN, Held, Interval, interval
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate
@@ -140,6 +141,9 @@ class LeastSquaresProofs:
         Whether the models have an intercept.
     normalised : bool
         Whether the problems of folds scale their weights to mean one.
+    moments : FoldMoments, optional
+        The moments of the rows, if they are known. They may be about any origin: (w, b) ↦ (w, b + oᵀw) leaves the penalty as
+        it is.
     """
 
     def __init__(
@@ -151,18 +155,25 @@ class LeastSquaresProofs:
         *,
         fit_intercept: bool,
         normalised: bool,
+        moments: FoldMoments | None = None,
     ) -> None:
         self.data, self.folds, self.fit_intercept, self.normalised = data, folds, fit_intercept, normalised
+        self.moments = moments
         self.c = np.ones(data.n) if weights is None else weights
         self.wide, self.local = data.d > data.n, bounds_choice(data.d + 1, tuning)
         self.by_rows = self.wide and bounds_choice(data.n, tuning) and data.capabilities.whole
 
-    @cached_property
-    def _groups(self) -> list[np.ndarray]:
-        """Σ c_i ã_i ã_iᵀ over each group of rows that are in the same training sets."""
-        _, group = self.folds.patterns
-        each = [np.flatnonzero(group == k) for k in range(group.max() + 1)]
-        return [self.data.weighted_gram(self.c[rows], rows, intercept=True) for rows in each]
+    def _grams(self, fold: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return Σ c_i ã_i ã_iᵀ over the training rows of a fold and over the rows that it holds out."""
+        if self.moments is None:
+            self.moments = FoldMoments(
+                self.data, np.zeros((self.data.n, 0)), self.c, self.folds, shift=self.fit_intercept
+            )
+        fitted, held_out = self.moments.training[fold], self.moments.held_out(fold)
+        if held_out is None:
+            rows, origin = np.sort(self.folds.tests[fold]), fitted.origin
+            return fitted.gram, self.data.moments(self.c[rows], np.zeros((rows.size, 0)), origin, rows)[0]
+        return fitted.gram, held_out.gram
 
     @cached_property
     def _row_products(self) -> np.ndarray:
@@ -181,18 +192,10 @@ class LeastSquaresProofs:
         return found
 
     def _local(self, fold: int, lam: float) -> float | None:
-        counts, group = self.folds.patterns
-        n, held = self.data.n, self.folds.tests[fold]
-        fitted = sum(count * gram for count, gram in zip(counts[fold], self._groups, strict=True) if count)
-        outside = np.flatnonzero(counts[fold] == 0.0)
-        if np.array_equal(np.sort(held), np.flatnonzero(np.isin(group, outside))):
-            sample = sum(self._groups[k] for k in outside)
-        else:
-            sample = self.data.weighted_gram(self.c[np.sort(held)], np.sort(held), intercept=True)
-        total = float(self.c[held].sum())
+        n, (fitted, sample) = self.data.n, self._grams(fold)
         ridge = np.append(np.full(self.data.d, n * lam), 0.0)
         size = self.data.d + self.fit_intercept
-        scaled = self._scale(fold) * np.asarray(fitted)[:size, :size], np.asarray(sample)[:size, :size] / total
+        scaled = self._scale(fold) * fitted[:size, :size], sample[:size, :size] / sample[-1, -1]
         factor = spread_per_root_gap(*scaled, ridge[:size])
         return None if factor is None else factor * math.sqrt(n)
 
@@ -220,7 +223,12 @@ class LeastSquaresProofs:
         """Return an interval that contains the score of the exact fit, given the score and the certificate of the model."""
         if factor is None:
             return UNKNOWN
-        gap = certificate.gap + ROUNDING * abs(certificate.primal)
+        gap = gap_of(certificate)
         targets = np.zeros(1) if y is None else y
         held = Held(np.zeros(len(targets)), targets, np.full(len(targets), 1.0 / len(targets)))
         return interval(scoring, held, score, factor * math.sqrt(gap))
+
+
+def gap_of(certificate: Certificate) -> float:
+    """Return the gap with what its values may be off by rounding."""
+    return certificate.gap + ROUNDING * abs(certificate.primal)

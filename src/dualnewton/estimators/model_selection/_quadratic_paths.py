@@ -11,7 +11,7 @@ of all rows is fitted for the chosen alpha only. A model whose certificate misse
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,13 @@ import numpy as np
 
 from dualnewton.estimators.model_selection._alphas import Scored, Walk
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._least_squares import moments_of_folds
-from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.estimators.model_selection._least_squares import FoldMoments
+from dualnewton.estimators.model_selection._session import TOGETHER, GridSession, Outcome
 from dualnewton.interop.parts import Data
 from dualnewton.objective.alike import like
+from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.moments import Verifier
+from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
 from dualnewton.regularizers import mixed
@@ -79,24 +81,32 @@ class _Models:
         The problem of each fold, with some λ.
     lams : array of shape (values,)
         The values of λ.
-    posed : sequence of sequences of Problem
-        The problems of the folds, and of all rows, at each λ.
     W, b : arrays of shape (values, folds, d) and (values, folds)
         The models; a model that misses the tolerance is replaced.
     """
 
     problems: Sequence[Problem]
     lams: np.ndarray
-    posed: Sequence[Sequence[Problem]]
     W: np.ndarray
     b: np.ndarray
 
 
 class QuadraticPaths(ABC):
-    """The paths of all folds, and the model of all rows: see :func:`quadratic_paths`."""
+    """The paths of all folds, and the model of all rows: see :func:`quadratic_paths`.
+
+    Attributes
+    ----------
+    reason : str
+        How models are computed, for their plans.
+    paths : Paths
+        The path solver.
+    moments : FoldMoments, optional
+        The moments of the rows, if they are computed.
+    """
 
     reason: str
     paths: Paths
+    moments: FoldMoments | None = None
 
     def __init__(self, session: GridSession, data: Data, folds: Folds, pose: Callable[[float], Any]) -> None:
         self.session, self.data, self.pose = session, data, pose
@@ -109,8 +119,8 @@ class QuadraticPaths(ABC):
         """Set ``paths``; c are the weights of the rows."""
 
     @abstractmethod
-    def _certified(self, models: _Models) -> list[list[Outcome]]:
-        """Certify the models of the folds for each λ; replace those that miss the tolerance."""
+    def _certificates(self, models: _Models) -> list[list[Certificate]]:
+        """Return the certificates of the models of each fold."""
 
     @abstractmethod
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
@@ -140,7 +150,7 @@ class QuadraticPaths(ABC):
         goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
         if not len(alphas):
             return
-        for stretch in self.paths.along(penalties, goals, lambda: self.session.is_over):
+        for stretch in batches(self.paths.along(penalties, goals, lambda: self.session.is_over)):
             own = slice(done, done + len(stretch.W))
             self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
             yield self._fitted(problems, stretch, lams[own])
@@ -148,21 +158,31 @@ class QuadraticPaths(ABC):
 
     def _fitted(self, problems: Sequence[Problem], stretch: Stretch, lams: np.ndarray) -> Fitted:
         """Certify the models of the folds; those of all rows are certified when ``final`` is called."""
-        folds = len(problems) - 1
-        posed = [[like(problem, lam=float(lam)) for problem in problems] for lam in lams]
-        models = _Models(problems[:folds], lams, posed, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
+        *of_folds, whole = problems
+        folds = len(of_folds)
+        models = _Models(of_folds, lams, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
         outcomes = self._certified(models)
 
         def final(k: int) -> list[Result]:
-            return self._of_all_rows(posed[k][folds], stretch, k)
+            return self._of_all_rows(like(whole, lam=float(lams[k])), stretch, k)
 
         return Fitted(models.W, models.b, outcomes, final)
+
+    def _certified(self, models: _Models) -> list[list[Outcome]]:
+        """Certify the models of the folds for each λ; replace those that miss the tolerance."""
+        each, tol = self._certificates(models), self.session.tol
+        outcomes = [[Outcome(own, Status.CONVERGED, 1.0) for own in of_folds] for of_folds in zip(*each, strict=True)]
+        missed = [(k, f) for f, own in enumerate(each) for k, found in enumerate(own) if found.relative_gap > tol]
+        for (k, f), better in zip(missed, self._better(models, missed) if missed else (), strict=True):
+            outcomes[k][f] = better
+        self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
+        return outcomes
 
     def _better(self, models: _Models, places: Sequence[tuple[int, int]]) -> list[Outcome]:
         """Certify models on the data, improve those that miss the tolerance, and store them."""
         W, b = models.W, models.b
         results = self.session.finished(
-            [models.posed[k][f] for k, f in places],
+            [like(models.problems[f], lam=float(models.lams[k])) for k, f in places],
             [W[place] for place in places],
             [float(b[place]) for place in places],
             self.reason,
@@ -172,36 +192,38 @@ class QuadraticPaths(ABC):
         return [Outcome.of(result) for result in results]
 
 
+def batches(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+    """Join consecutive stretches as long as their models fit into some memory, since their certificates share products."""
+    batch, size = list[Stretch](), 0
+    for stretch in stretches:
+        if batch and size + stretch.W.size > TOGETHER:
+            yield Stretch.joined(batch)
+            batch, size = [], 0
+        batch.append(stretch)
+        size += stretch.W.size
+    if batch:
+        yield Stretch.joined(batch)
+
+
 class _ByMoments(QuadraticPaths):
     reason = BY_MOMENTS
 
     def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
         data, folds = self.data, folds.and_all_rows()
         n, d = data.X.shape
-        moments = moments_of_folds(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
-        self.moments = [each.times(n / each.total) for each in moments]
+        self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
+        self.scaled = [each.times(n / each.total) for each in self.moments.training]
         weights = folds.counts * c
         weights *= (n / weights.sum(axis=1))[:, None]
         compiled = compiles_paths(d, self.session.tuning)
-        self.paths = FromMoments.of(self.moments, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
+        self.paths = FromMoments.of(self.scaled, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
 
-    def _certified(self, models: _Models) -> list[list[Outcome]]:
-        each = [
-            Verifier(self.moments[f], problem).certificates(models.W[:, f], models.b[:, f], models.lams)
+    def _certificates(self, models: _Models) -> list[list[Certificate]]:
+        W, b, lams = models.W, models.b, models.lams
+        return [
+            Verifier(self.scaled[f], problem).certificates(W[:, f], b[:, f], lams)
             for f, problem in enumerate(models.problems)
         ]
-        outcomes = [[Outcome(own, Status.CONVERGED, 1.0) for own in of_folds] for of_folds in zip(*each, strict=True)]
-        tol = self.session.tol
-        missed = [
-            (k, f)
-            for k, of_folds in enumerate(outcomes)
-            for f, own in enumerate(of_folds)
-            if own.certificate.relative_gap > tol
-        ]
-        for (k, f), better in zip(missed, self._better(models, missed) if missed else (), strict=True):
-            outcomes[k][f] = better
-        self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
-        return outcomes
 
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         return self.session.finished([problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
@@ -221,10 +243,9 @@ class _ByColumns(QuadraticPaths):
             sizes=SetSizes.of_paths(len(folds), tuning),
         )
 
-    def _certified(self, models: _Models) -> list[list[Outcome]]:
-        values, folds = models.b.shape
-        found = self._better(models, list(np.ndindex(values, folds)))
-        return [found[k * folds : (k + 1) * folds] for k in range(values)]
+    def _certificates(self, models: _Models) -> list[list[Certificate]]:
+        W, b, lams = models.W, models.b, models.lams
+        return [certify_path(problem, lams, W[:, f, None], b[:, f, None]) for f, problem in enumerate(models.problems)]
 
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:  # noqa: ARG002
         return self.session.solve([problem])

@@ -84,9 +84,18 @@ def _most_weight(held: Held, rows: np.ndarray, spread: float) -> float:
 
 
 def _squared(held: Held, score: float, spread: float) -> Interval:  # noqa: ARG001
-    """√MSE is a norm of the errors, which changes by at most ρ."""
-    root = math.sqrt(max(-score, 0.0))
-    return -((root + spread) ** 2) * (1.0 + SLACK), -(max(root - spread, 0.0) ** 2) * (1.0 - SLACK)
+    low, high = squared_ends(np.array(score), np.array(spread))
+    return float(low), float(high)
+
+
+def squared_ends(scores: np.ndarray, spreads: np.ndarray, slack: float = SLACK) -> np.ndarray:
+    """Return the ends of the intervals of several negative mean squared errors, known up to the fraction ``slack``.
+
+    √MSE is a norm of the errors, which changes by at most ρ.
+    """
+    roots = np.sqrt(np.maximum(-scores, 0.0))
+    worst, best = np.square(roots + spreads), np.square(np.maximum(roots - spreads, 0.0))
+    return np.stack([-worst * (1.0 + slack), -best * (1.0 - slack)], axis=-1)
 
 
 def _r2(held: Held, score: float, spread: float) -> Interval:

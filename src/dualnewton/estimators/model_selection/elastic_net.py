@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
@@ -19,12 +19,17 @@ from dualnewton.estimators.model_selection._alphas import AlphaSearch, Scored, S
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import over_folds
 from dualnewton.estimators.model_selection._held_out import HeldOut
-from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
+from dualnewton.estimators.model_selection._least_squares import FoldMoments
+from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs, gap_of
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted, quadratic_paths
+from dualnewton.objective.moments import Residuals
 from dualnewton.planning.working_sets import sums_moments
 
 SCORE = "neg_mean_squared_error"
 """scikit-learn's name of the score."""
+
+TRUSTED = 1e-8
+"""Largest proved rounding error, as a fraction of a mean squared error, with which it is computed from moments of the rows."""
 
 
 @estimator
@@ -68,30 +73,33 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         """Bound the errors of exact fits."""
         data, folds = search.data, search.folds
         given = data.matrix, folds, data.sample_weight, search.session.tuning
-        proofs = LeastSquaresProofs(*given, fit_intercept=self.fit_intercept, normalised=True)
+        free, moments = self.fit_intercept, search.moments
+        proofs = LeastSquaresProofs(*given, fit_intercept=free, normalised=True, moments=moments)
+        slack = choice.SLACK if moments is None else TRUSTED
         ends = np.full((*search.errors.shape, 2), choice.UNKNOWN)
         for r, (ratio, alphas) in enumerate(zip(search.ratios, search.grids, strict=True)):
             for fold in range(len(folds)):
-                factor = proofs.factor(fold, float(alphas.min()) * (1.0 - ratio))
-                for k in range(len(alphas)):
-                    place = r, k, fold
-                    proof, score = search.outcomes[place].certificate, -float(search.errors[place])
-                    ends[place] = proofs.interval(SCORE, factor, proof, score)
+                if (factor := proofs.factor(fold, float(alphas.min()) * (1.0 - ratio))) is not None:
+                    gaps = [gap_of(each.certificate) for each in search.outcomes[r, :, fold]]
+                    errors = search.errors[r, :, fold]
+                    ends[r, :, fold] = choice.squared_ends(-errors, factor * np.sqrt(gaps), slack)
         reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
         return search.choice(ends, SCORE, reason, with_ratio=len(search.ratios) > 1)
 
     def _walk(self, search: Search) -> Walk:
-        session, data, folds = search.session, search.data, search.folds
-        errors = _Errors(data, folds)
+        session, data, folds, able = search.session, search.data, search.folds, search.data.matrix.capabilities
+        by_paths = session.method == "auto" and (able.whole or sums_moments(data.matrix.profile, session.tuning))
+        paths = quadratic_paths(session, data, folds, self._posing) if by_paths else None
+        search.moments = None if paths is None else paths.moments
+        errors = _Errors(data, folds, search.moments)
 
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             for whole, of_folds in self._in_passes(search, ratio, alphas):
                 yield from errors.scored(Fitted.of([result for own in of_folds for result in own], whole))
 
-        able = data.matrix.capabilities
-        if session.method != "auto" or not (able.whole or sums_moments(data.matrix.profile, session.tuning)):
-            return in_passes  # columns of rows on disk cannot be selected
-        return quadratic_paths(session, data, folds, self._posing).walk(errors.scored, in_passes)
+        return (
+            in_passes if paths is None else paths.walk(errors.scored, in_passes)
+        )  # columns on disk cannot be selected
 
     def _posing(self, ratio: float) -> Any:
         """Return the estimator of an l1_ratio, which has one problem per fold."""
@@ -118,32 +126,55 @@ class LassoCV(ElasticNetCV):
 class _Errors:
     """The weighted mean squared errors on the rows that each fold holds out."""
 
-    def __init__(self, data: Data, folds: Folds) -> None:
+    def __init__(self, data: Data, folds: Folds, moments: FoldMoments | None = None) -> None:
         self.data, self.tests = data, list(map(np.sort, folds.tests))
         self.held_out = HeldOut(data, Folds(folds.counts, self.tests))
+        self.residuals = [self._residuals(moments, fold) for fold in range(len(folds))]
+
+    def _residuals(self, moments: FoldMoments | None, fold: int) -> Residuals | None:
+        """Return the residuals on held-out rows from their moments, if there are fewer of these than rows."""
+        own, rows = None if moments is None else moments.held_out(fold), self.tests[fold]
+        if own is None or rows.size <= len(own.gram):
+            return None
+        y, c = self.data.y[rows, None], self.data.sample_weight
+        return Residuals(own, y, np.ones(rows.size) if c is None else c[rows], shift=True)
 
     def scored(self, found: Fitted) -> Iterator[Scored]:
         """Yield the models of each alpha with their errors."""
-        errors, weights = np.empty(found.b.shape), self.data.sample_weight
-        for fold, missed in enumerate(self._in_memory(found) if self.held_out.selects else self._in_passes(found)):
+        errors, rest = np.empty(found.b.shape), []
+        for fold, residuals in enumerate(self.residuals):
+            if residuals is None:
+                rest.append(fold)
+                continue
+            errors[:, fold], rounding = residuals.mean_squares(found.W[:, fold, None], found.b[:, fold, None])
+            if np.any(rounding > TRUSTED * errors[:, fold]):
+                rest.append(fold)
+        if rest:
+            self._on_rows(found, rest, errors)
+        for k, outcomes in enumerate(found.outcomes):
+            yield Scored(outcomes, errors[k], partial(found.final, k))
+
+    def _on_rows(self, found: Fitted, folds: Sequence[int], errors: np.ndarray) -> None:
+        """Compute the errors of some folds from their rows."""
+        weights = self.data.sample_weight
+        for fold, missed in self._in_memory(found, folds) if self.held_out.selects else self._in_passes(found):
             rows = self.tests[fold]
             missed -= self.data.y[rows, None]
             own = None if weights is None else weights[rows]
             errors[:, fold] = np.average(np.square(missed), axis=0, weights=own)
-        for k, outcomes in enumerate(found.outcomes):
-            yield Scored(outcomes, errors[k], partial(found.final, k))
 
-    def _in_memory(self, found: Fitted) -> Iterator[np.ndarray]:
-        """Yield the margins of the held-out rows of each fold, in increasing order, for all alphas."""
-        for fold, rows in enumerate(self.tests):
+    def _in_memory(self, found: Fitted, folds: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield folds with the margins of their held-out rows, in increasing order, for all alphas."""
+        for fold in folds:
+            rows = self.tests[fold]
             used = np.flatnonzero(found.W[:, fold].any(axis=0))
             held_out = self.data.matrix.rows(rows)
             part = held_out if used.size == found.W.shape[2] else held_out[:, used]
-            yield np.asarray(part @ found.W[:, fold, used].T) + found.b[:, fold]
+            yield fold, np.asarray(part @ found.W[:, fold, used].T) + found.b[:, fold]
 
-    def _in_passes(self, found: Fitted) -> list[np.ndarray]:
-        """Return the same from passes over all rows, each for as many alphas as memory allows."""
+    def _in_passes(self, found: Fitted) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the same for all folds from passes over all rows, each for as many alphas as memory allows."""
         W, b = np.swapaxes(found.W, 0, 1), found.b.T
         step = self.held_out.together(len(found))
         parts = [self.held_out.margins(W[:, k : k + step], b[:, k : k + step]) for k in range(0, len(found), step)]
-        return [np.hstack(own) for own in zip(*parts, strict=True)]
+        yield from enumerate(np.hstack(own) for own in zip(*parts, strict=True))

@@ -45,6 +45,11 @@ class Stretch:
     W: np.ndarray
     b: np.ndarray
 
+    @classmethod
+    def joined(cls, parts: Sequence[Stretch]) -> Stretch:
+        """Return the models of several stretches, one after the other."""
+        return cls(np.concatenate([part.W for part in parts]), np.concatenate([part.b for part in parts]))
+
 
 @dataclass(frozen=True, eq=False)
 class PathsState:
@@ -389,6 +394,9 @@ class FromColumns(Paths):
             bound = np.maximum(2.0 * bound - self.last.threshold, STRONG * bound)
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
         left = self._gather_worst(nearly)  # the largest violation outside, as far as it is known
+        if self.systems is not None and 2 * self.inside.size >= self.data.d:
+            # A feature adds little to a system of the rows, and each check that finds one in vain costs several systems.
+            self.gather(np.flatnonzero(self.gathered.place < 0))
         while self.inside.size <= (self.sizes.most if self.systems is None else self.data.d):
             slack = ENOUGH * left if self.sizes.is_rough(self.inside.size) else 0.0
             some = slice(1 if slack > 0.0 else min(self.ahead, max(1, CHECKED // self.gradient.size)))

@@ -11,12 +11,13 @@ a piecewise quadratic function. Its minimum has r_i = c_i (y_i − x_iᵀw − b
     (D(1/c) + K) r + b = y − Σ_j w̄_j x_j,      K = Σ_j x_j x_jᵀ/ridge_j,      w̄_j = −sign_j threshold_j/ridge_j
 
 over the features j in use, with their signs. From the model of the last strength, with its signs, one or two systems are enough.
-K changes by the features that come into use or leave.
+K changes by the features that come into use or leave. Models between two strengths are interpolated: their gap is of second order
+in the distance of the strengths, so that few of them need a system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,10 @@ MOST_STEPS, HALVINGS, ENOUGH = 40, 12, 1e-4
 
 FINEST = 1e-14
 """Relative gap that counts as rounding."""
+
+APART = 4
+"""Distance of the strengths that are solved for first; the models between them start where these interpolate them. (At a
+distance of 8, there are 4 to 20 % fewer systems for 200 rows, and more evaluations.)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +101,35 @@ class RowSystems:
         A model is done when its relative gap is at most the goal as a fraction of the threshold: a violation of ε times the
         threshold makes a relative gap of about 2ε at most.
         """
-        found, point, sums = np.empty((len(penalties), *start.shape)), _Point(self, start.copy()), list(self.sums)
-        for k, (penalty, goal) in enumerate(zip(penalties, goals, strict=True)):
-            kinks = penalty.kinks()
+        found, point, sums = np.empty((len(penalties), *start.shape)), _Point(self, start), list(self.sums)
+
+        def go(k: int) -> None:
+            kinks = penalties[k].kinks()
             assert kinks is not None
-            point.go(kinks, max(goal / float(kinks.high.max()), FINEST), sums, is_over)
+            point.go(kinks, max(goals[k] / float(kinks.high.max()), FINEST), sums, is_over)
             found[k] = point.V
+
+        go(0)
+        for low in range(0, len(penalties) - 1, APART):
+            high = min(low + APART, len(penalties) - 1)
+            point.place(found[low])
+            go(high)
+            for left, middle, right in _middles(low, high):
+                first, own, last = (float(penalties[k].threshold.max()) for k in (left, middle, right))
+                part = (first - own) / (first - last) if first > last else 0.0
+                point.place((1.0 - part) * found[left] + part * found[right])
+                go(middle)
         self.sums = tuple(sums)
         return found
+
+
+def _middles(low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    """Yield all numbers between two, each after the ones to its left and right between which it is in the middle."""
+    if high - low > 1:
+        middle = (low + high) // 2
+        yield low, middle, high
+        yield from _middles(low, middle)
+        yield from _middles(middle, high)
 
 
 class _Point:
@@ -112,7 +138,12 @@ class _Point:
     def __init__(self, of: RowSystems, V: np.ndarray) -> None:
         self.of, self.A, self.c, self.y = of, of.A, of.c, of.y
         self.inverse = np.divide(1.0, self.c, out=np.zeros_like(self.c), where=self.c > 0.0)
-        self.V, self.R, self.S = V, np.empty(self.c.shape), np.empty(V.shape)
+        self.R, self.S = np.empty(self.c.shape), np.empty(V.shape)
+        self.place(V)
+
+    def place(self, V: np.ndarray) -> None:
+        """Place the models at V."""
+        self.V = V.copy()
         self._evaluate(np.arange(len(V)))
 
     def _evaluate(self, some: np.ndarray) -> None:

@@ -10,7 +10,7 @@ leave: with more coordinates than the rank of H, rounds take up to 80 times as l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -152,26 +152,28 @@ def rounds_of(
     H: np.ndarray,
     slopes: np.ndarray,
     V: np.ndarray,
-    penalty: Penalty,
+    penalties: Sequence[Penalty],
     goals: np.ndarray,
     rounds: int,
     steps: int,
+    found: np.ndarray,
+    done: np.ndarray,
     progress: np.ndarray | None = None,
-) -> np.ndarray:
-    """Do rounds of Newton steps and sweeps of several models by the kernel, V and slopes in place; return which reached the goal.
+) -> None:
+    """Do rounds of Newton steps and sweeps of several models by the kernel, from penalty to penalty while goals are reached.
 
-    See ``kernels/quadratic.py``; H has the shape (F, capacity, capacity), slopes and V have F rows.
+    V, slopes, ``found`` and ``done`` are changed in place: see ``kernels/quadratic.py``. H has the shape
+    (F, capacity, capacity), slopes and V have F rows, the goals a row for each penalty.
     """
     from dualnewton.kernels import quadratic  # loads Numba
     from dualnewton.kernels.blas import addresses
 
-    reached = np.zeros(len(V), dtype=bool)
     progress = np.tile([np.inf, 0.0], (len(V), 1)) if progress is None else progress
-    parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
-    arguments = (H, slopes, V, V.shape[1], *parts, goals, rounds, steps, addresses("dpotrf"), progress, reached)
+    first, strengths = penalties[0], [(each.ridge, each.threshold) for each in penalties]
+    parts = [*map(np.array, zip(*strengths, strict=True)), *map(np.ascontiguousarray, (first.lower, first.upper))]
+    arguments = (H, slopes, V, V.shape[1], *parts, goals, rounds, steps, addresses("dpotrf"), progress, found, done)
     quadratic.minima.prepare(*arguments)
     quadratic.minima(*arguments)
-    return reached
 
 
 def minimise(
@@ -289,13 +291,14 @@ class _Point:
         """Do the same by the kernel of whole rounds, a few at a time; it ends early where a Newton step cannot be computed."""
         at_once = max(1, ROUNDS_AT_ONCE // max(1, self.v.size**3))
         progress, H = np.array([[np.inf, 0.0]]), np.ascontiguousarray(self.H)[None]
-        arguments = (H, self.slopes[None], self.v[None], self.penalty, np.array([goal]))
+        arguments = (H, self.slopes[None], self.v[None], [self.penalty], np.array([[goal]]))
+        found, done = np.empty((1, 1, self.v.size)), np.zeros(1, dtype=np.intp)
         for made in range(0, rounds, at_once):
-            reached = rounds_of(*arguments, min(at_once, rounds - made), steps, progress)
+            rounds_of(*arguments, min(at_once, rounds - made), steps, found, done, progress)
             self.deadline.check()
-            if reached[0] or progress[0, 1] >= MOST_IN_VAIN:
-                return bool(reached[0])
-        return False
+            if done[0] or progress[0, 1] >= MOST_IN_VAIN:
+                break
+        return bool(done[0])
 
     def sweep(self, goal: float) -> None:
         """Sweep as often as a Newton step would cost, a few sweeps at a time: only v and the slopes pass from one to the next."""

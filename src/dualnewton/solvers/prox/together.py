@@ -37,6 +37,10 @@ TOGETHER = 1 << 20
 """Entries of the matrices that the active set method holds at a time (8 MiB)."""
 
 
+BETWEEN_CHECKS = 1 << 25
+"""Entries of the matrices, times penalties, between two checks of the time limit."""
+
+
 def walk(
     H: np.ndarray,
     along: np.ndarray,
@@ -77,17 +81,24 @@ def _by_kernel(
     goals: np.ndarray,
     is_over: Callable[[], bool],
 ) -> np.ndarray:
-    found, size = np.empty((len(penalties), *start.shape)), start.shape[1]
-    V = start.copy()
+    (F, size), V = start.shape, start.copy()
+    found = np.empty((len(penalties), F, size))
     slopes = np.stack([own[:size, :size] @ v for own, v in zip(H, V, strict=True)]) - along
-    for k, penalty in enumerate(penalties):
-        if not is_over():
-            reached = rounds_of(H, slopes, V, penalty, goals[k], *MOST)
-            for f in np.flatnonzero(~reached):
-                own = H[f, :size, :size]
-                V[f] = _minimum(own, along[f], V[f], penalty, goals[k, f], is_over, compiled=True)
-                slopes[f] = own @ V[f] - along[f]
-        found[k] = V
+    step = max(1, BETWEEN_CHECKS // max(1, F * size * size))
+    for low in range(0, len(penalties), step):
+        some, own, part = penalties[low : low + step], goals[low : low + step], found[low : low + step]
+        done = np.zeros(F, dtype=np.intp)
+        while not is_over():
+            rounds_of(H, slopes, V, some, own, *MOST, part, done)
+            if not (left := np.flatnonzero(done < len(some))).size:
+                break
+            for f in left:
+                k, G = done[f], H[f, :size, :size]
+                V[f] = part[k, f] = _minimum(G, along[f], V[f], some[k], own[k, f], is_over, compiled=True)
+                slopes[f] = G @ V[f] - along[f]
+                done[f] += 1
+        for f in np.flatnonzero(done < len(some)):
+            part[done[f] :, f] = V[f]
     return found
 
 
