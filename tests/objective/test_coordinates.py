@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from dualnewton.matrix import as_data
-from dualnewton.objective.coordinates import Factor
+from dualnewton.objective.coordinates import Factor, Reflections
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for
@@ -48,6 +48,33 @@ def test_margins_and_penalty_are_those_of_the_lifted_point(rows, storage, weight
     np.testing.assert_allclose(dense @ outside, 0.0, atol=1e-8 * np.abs(dense).max() * D)
     np.testing.assert_allclose(factor.lifted(np.stack([u, 2.0 * u])), np.stack([w, 2.0 * w]), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(factor.coordinates(np.stack([w, -w])), np.stack([u, -u]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+def test_reflections_give_the_same_coordinates(rows, weights):
+    """Margins, penalty and products of rows are those of the lifted point, relative to the size of each row."""
+    found = Reflections.of(as_data(sp.csr_array(rows)), weights)
+    v = np.ones(D) if weights is None else weights
+    u = np.random.default_rng(1).standard_normal(len(rows))
+    w, sizes = found.lifted(u), np.linalg.norm(rows, axis=1)
+    assert np.allclose(rows @ w, found.rows @ u, rtol=0.0, atol=1e-12 * (1.0 + sizes.max()))
+    assert np.vdot(v * w, w) == pytest.approx(np.vdot(u, u))
+    scale = 1.0 / np.where(sizes > 0.0, sizes, 1.0)
+    products = (rows / v) @ rows.T
+    assert np.allclose(
+        scale[:, None] * products * scale, scale[:, None] * (found.rows @ found.rows.T) * scale, atol=1e-12
+    )
+
+
+def test_products_are_known_to_lose_features_of_small_scale():
+    rng = np.random.default_rng(0)
+    even = rng.standard_normal((N, D))
+    scales = {"apart": np.geomspace(1.0, 1e16, D), "few large": np.where(np.arange(D) < 5, 1e8, 1.0)}
+    assert Factor.of(as_data(even)).is_accurate(1e-4)
+    assert Factor.of(as_data(even * (np.arange(N) % 3 > 0)[:, None])).is_accurate(1e-4)  # rows of zeros
+    for scale in scales.values():
+        assert not Factor.of(as_data(even * scale)).is_accurate(1e-4)
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH, *SEVERAL_COLUMNS[:2]], ids=repr)

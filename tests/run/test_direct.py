@@ -10,6 +10,8 @@ from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run import loop
 from dualnewton.solvers import protocol
 from dualnewton.solvers.direct import newton
+from dualnewton.solvers.direct.block import Found
+from dualnewton.solvers.direct.method import Direct
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((80, 6))
@@ -62,3 +64,21 @@ def test_a_limit_is_kept_by_the_loop():
     few = dn.solve(PROBLEM, tol=1e-12, max_epochs=4)
     assert (few.status, few.n_epochs) == (dn.Status.EPOCH_LIMIT, 4.0)
     assert dn.solve(PROBLEM, tol=1e-12, time_limit=0.0).status is dn.Status.TIME_LIMIT
+
+
+def test_a_second_call_asks_for_a_smaller_gap_and_is_the_last():
+    """The loop asks again if the gap meets tol, but not with its rounding errors: equal calls would end at the limit."""
+    asked = []
+
+    def solver(problems, block, starts, *, tol, **limits):
+        asked.append(tol)
+        return [Found(np.zeros(2), 0.0, 1) for _ in problems]
+
+    problem = dn.Problem(np.eye(2), np.ones(2), losses.Hinge(), lam=1.0)
+    method = Direct(solver, [problem], None, tol=1e-4)
+    stuck = [method.step(None, np.inf, 100.0) and method.is_stuck(0) for _ in range(2)]
+    assert stuck == [False, True]
+    assert asked[1] < asked[0] == 1e-4
+    other = Direct(solver, [problem], None, tol=1e-4)
+    other.restore(method.state())
+    assert other.is_stuck(0)

@@ -24,11 +24,21 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
 
 
 def interior_plan(problem: Problem, tuning: Tuning = DEFAULT) -> Plan:
-    """Return the plan of the interior-point method for a problem that it accepts."""
-    size = "n×n" if by_rows(problem) else "d×d"
-    why = f"interior-point steps on {type(problem.loss).__name__} without smoothing, each with a weighted {size} Gram matrix"
-    compiled = not is_small(tuning, problem.n, problem.d)
-    return Plan("interior", problem.n, why, compiled=compiled, cost=interior_cost(problem, tuning))
+    """Return the plan of the interior-point method for a problem that it accepts.
+
+    For fewer rows than features the direct solver is faster, and copes with features of any scale (see
+    :func:`~dualnewton.solvers.direct.kinks.products_of`); from many rows on threads should share the factors.
+    """
+    rows = by_rows(problem)
+    why = (
+        f"interior-point steps on {type(problem.loss).__name__} without smoothing, each with a weighted "
+        f"{'n×n' if rows else 'd×d'} Gram matrix"
+    )
+    few = problem.n <= tuning.direct_rows and problem.n * problem.d <= tuning.direct_wide_entries
+    family = "kinks" if rows and few and problem.regularizer.form.is_quadratic else None
+    compiled = family is None and not is_small(tuning, problem.n, problem.d)
+    cost = interior_cost(problem, tuning)
+    return Plan("interior", problem.n, why, compiled=compiled, cost=cost, family=family)
 
 
 def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:

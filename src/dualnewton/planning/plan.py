@@ -82,7 +82,8 @@ class Plan:
     @property
     def has_switched(self) -> bool:
         """Whether the run has changed from an iterative method; a direct solver does not count."""
-        return self.before is not None and self.before.family is None
+        before = self.before
+        return before is not None and (before.family is None or before.has_switched)
 
     def after(self, earlier: Plan, reason: str) -> Plan:
         """Return this plan as the one that takes over from an earlier one."""

@@ -341,7 +341,8 @@ class Run:
         missed = [track for track in self.moving if track.best.certificate.relative_gap > self.request.tol]
         if self.plan.family is None or not missed:
             return None
-        plan = run_plan(missed[0].problem, self.request, len(missed))
+        plan = run_plan(missed[0].problem, self.request, len(missed)) if self.plan.before is None else self.plan
+        plan = replace(plan, family=None)  # the steps of a direct solver, driven by the loop
         return plan.after(self.plan, f"the direct solution missed tol; {plan.reason}")
 
     def _record(self, *, late: bool, exhausted: bool) -> None:

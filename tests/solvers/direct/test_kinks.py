@@ -175,6 +175,20 @@ def test_degenerate_data(loss, kind):
         assert found(problem, 1e-6)[0].relative_gap <= 1e-6
 
 
+@pytest.mark.parametrize("rank", [3, 60])
+@pytest.mark.parametrize("method", ["auto", "interior"])
+def test_wide_rows_whose_features_differ_in_scale(rank, method):
+    """Products of the rows lose the small features, which a small penalty makes important: an orthogonal basis keeps them."""
+    rng = np.random.default_rng(3)
+    n, d = 60, 300
+    X = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, d)) * np.exp(3.0 * rng.standard_normal(d))
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.Hinge(), lam=1e-3 / n, fit_intercept=True)
+    result = dn.solve(problem, method=method, tol=1e-4)
+    assert result.converged
+    assert result.certificate.primal == pytest.approx(problem.primal(result.w, result.intercept))
+
+
 @pytest.mark.parametrize("y", [np.ones(8), np.r_[np.ones(4), -np.ones(4)]], ids=["one class", "separable"])
 def test_classes_that_need_no_loss(y):
     """With one class P = 0 is reached, to which no gap is relative; the general methods end there, as they always have."""

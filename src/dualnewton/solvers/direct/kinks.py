@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.objective.coordinates import Factor, Reflections
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
@@ -348,9 +349,12 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 
     A start is not used, because interior-point methods converge slowly from points near the boundary.
     """
+    if problem.n < problem.d and (span := products_of(problem, block, tol)[1]) is not None:
+        own = solve(span.problem(problem), Block(span.matrix), None, tol=tol, most=most, deadline=deadline)
+        return own._replace(w=span.lifted(own.w))
     live = slice(None) if problem.sample_weight is None or problem.c.all() else np.flatnonzero(problem.c > 0.0)
     with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
-        whole = terms_of(problem, block, live)
+        whole = terms_of(problem, block, live, tol)
         path = started(whole)
         if path is None:
             return Found(np.zeros(problem.d), 0.0, 1, np.zeros(problem.n))
@@ -362,7 +366,21 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         return Found(w, b, steps, problem.loss.nearest_dual(alpha, problem.y))
 
 
-def terms_of(problem: Problem, block: Block, live: Any) -> Terms:
+def products_of(problem: Problem, block: Block, tol: float) -> tuple[np.ndarray, Any]:
+    """Return K = A V⁻¹ Aᵀ, and None, or coordinates of the rows if K may have lost some of them.
+
+    All problems of a fit share them.
+    """
+    key, v = problem.regularizer, problem.regularizer.form.weights
+    if key not in block.kept:
+        K = block.data.row_gram(scale=None if v is None else 1.0 / v)
+        lost = not Factor.of_products(block.data, v, K).is_accurate(tol)
+        block.kept[key] = K, Reflections.of(block.data, v) if lost else None
+    made: tuple[np.ndarray, Any] = block.kept[key]
+    return made
+
+
+def terms_of(problem: Problem, block: Block, live: Any, tol: float) -> Terms:
     """Return the losses of the examples of positive weight."""
     kinks, lamn, v = problem.loss.kinks(problem.y[live]), problem.lam * problem.n, problem.regularizer.form.weights
     positions, jumps = [kink.position for kink in kinks], [kink.right - kink.left for kink in kinks]
@@ -371,7 +389,8 @@ def terms_of(problem: Problem, block: Block, live: Any) -> Terms:
     c = None if problem.sample_weight is None else problem.c[live]
     matrix: Rows | Gram
     if problem.n < problem.d:
-        matrix = Gram(block.rows[live], v, lamn, intercept=problem.fit_intercept)
+        K = products_of(problem, block, tol)[0][live][:, live]
+        matrix = Gram(block.rows[live], K, v, lamn, intercept=problem.fit_intercept)
     else:
         rows = block.extended if problem.fit_intercept else block.rows
         ridge = np.zeros(rows.shape[1])

@@ -12,9 +12,14 @@ from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Solvers, Start
 from dualnewton.solvers.protocol import Method
 
+FINER = 0.1
+"""Factor on ``tol`` for a second call."""
+
 
 class Direct(Method):
     """Models over the same small data, solved by one call.
+
+    If the gap meets the tolerance, but not together with the bound on rounding errors, a second call asks for a smaller gap.
 
     Parameters
     ----------
@@ -45,24 +50,30 @@ class Direct(Method):
         self.starts: list[Start | None] = [None] * len(problems) if starts is None else list(starts)
         self.block = Block(problems[0].data, crossovers)
         self.found: list[Found] = []
+        self.calls = 0
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         # Rounded up: a call that the limit cuts short uses up the limit, so that no step follows it. (An unlimited run would have
         # no such state.)
         steps = max(1, math.ceil(min(most, STEP_EPOCHS * MOST_STEPS) / STEP_EPOCHS))
-        limits = {"tol": self.tol, "most": steps, "deadline": deadline}
+        limits = {"tol": self.tol * FINER**self.calls, "most": steps, "deadline": deadline}
         self.found = self.solver(self.problems, self.block, self.starts, **limits)
+        self.calls += 1
         return STEP_EPOCHS * max(found.steps for found in self.found)
 
     def point(self, k: int) -> Any:
         return self.found[k].point()
 
+    def is_stuck(self, k: int) -> bool:  # noqa: ARG002
+        return self.calls > 1
+
     def keep(self, wanted: Sequence[int]) -> None:
         self.problems, self.starts = [self.problems[k] for k in wanted], [self.starts[k] for k in wanted]
         self.found = [self.found[k] for k in wanted if self.found]
 
-    def state(self) -> tuple[tuple[Any, ...], ...]:
-        return tuple(map(tuple, self.found))
+    def state(self) -> tuple[int, tuple[tuple[Any, ...], ...]]:
+        return self.calls, tuple(map(tuple, self.found))
 
-    def restore(self, state: tuple[tuple[Any, ...], ...]) -> None:
-        self.found = [Found(*fields) for fields in state]
+    def restore(self, state: tuple[int, tuple[tuple[Any, ...], ...]]) -> None:
+        self.calls, found = state
+        self.found = [Found(*fields) for fields in found]

@@ -108,6 +108,8 @@ class Gram:
     ----------
     rows : array of shape (n, d)
         A.
+    K : array of shape (n, n)
+        A V⁻¹ Aᵀ.
     v : array of shape (d,), optional
         The diagonal of V; ones by default.
     lamn : float
@@ -118,10 +120,8 @@ class Gram:
 
     restricts = False  # x has an entry for each example
 
-    def __init__(self, rows: np.ndarray, v: np.ndarray | None, lamn: float, *, intercept: bool) -> None:
-        self.rows, self.v, self.lamn, self.n, self.intercept = rows, v, lamn, len(rows), intercept
-        scaled = rows if v is None else rows / np.sqrt(v)
-        self.K = scaled @ scaled.T
+    def __init__(self, rows: np.ndarray, K: np.ndarray, v: np.ndarray | None, lamn: float, *, intercept: bool) -> None:
+        self.rows, self.K, self.v, self.lamn, self.n, self.intercept = rows, K, v, lamn, len(rows), intercept
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         """Kβ + b."""
