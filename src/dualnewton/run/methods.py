@@ -42,12 +42,14 @@ SCHEMES: dict[str | None, Any] = {
 
 def direct_solver(plan: Plan) -> Solvers:
     """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
-    solve = _direct(plan.family).solve
+    solve = _direct(plan.inner or plan.family).solve
+    if plan.passes:
+        solve = partial(solve, passes=plan.passes, whole=plan.whole)
     if plan.together:
         return partial(_direct("together").solve, alone=solve)
-    if plan.inner is None:
-        return partial(one_by_one, solve)
-    return partial(one_by_one, solve, inner=_direct(plan.inner).solve, directions=plan.directions)
+    if plan.inner is not None:
+        solve = partial(_direct(plan.family).solve, inner=solve, directions=plan.directions)
+    return partial(one_by_one, solve)
 
 
 @cache
