@@ -148,7 +148,12 @@ class Risk:
             return rows @ x[:-1] + x[-1] if self.border else rows @ x
         W = x.reshape(self.loss.columns, -1).astype(rows.dtype, copy=False)
         W, b = (W[:, :-1], W[:, -1]) if self.border else (W, None)
-        Z = np.array([rows @ w for w in W]).T if by_columns(rows, len(W)) else (W @ rows.T).T
+        if by_columns(rows, len(W)):
+            Z = np.array([rows @ w for w in W]).T
+        elif rows.dtype == np.float64:
+            Z = (W @ rows.T).T
+        else:  # BLAS takes twice as long for W Xᵀ in float32, a product with one more transposed factor
+            Z = np.ascontiguousarray((rows @ W.T).T).T
         return Z if b is None else Z + b
 
     def constant(self, b: np.ndarray) -> np.ndarray:
