@@ -27,6 +27,9 @@ BLOCK = 1 << 13
 """Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
 system maps memory for larger ones at every call."""
 
+WIDE_BLOCK = 1 << 17
+"""The same for rows of several columns (1 MiB): shorter columns would make the calls take longer than the arithmetic."""
+
 SHIFTS = 16
 """Number of margin shifts at which a compiled function sums slopes in one call (``shifted_slopes_of``), and of labels that one
 counts (``label_weights_of``)."""
@@ -202,10 +205,11 @@ def at_labels(columns: RowArray, y: RowArray) -> tuple[RowArray, Any]:
 def blocks(rows: RowArray, columns: int = 1, least: int = 1) -> Iterator[slice]:
     """Yield slices of rows that are evaluated together.
 
-    NumPy arrays are cut into blocks of about ``BLOCK`` entries and at least ``least`` rows; others are not cut.
+    NumPy arrays are cut into blocks of about ``BLOCK`` entries, or ``WIDE_BLOCK`` for several columns, and at least ``least``
+    rows; others are not cut.
     """
     n = len(rows)
-    step = n if type(rows) in _TO_HOST else max(least, BLOCK // columns)
+    step = n if type(rows) in _TO_HOST else max(least, (BLOCK if columns == 1 else WIDE_BLOCK) // columns)
     for start in range(0, n, max(step, 1)):
         yield slice(start, min(start + step, n))
 
@@ -213,7 +217,7 @@ def blocks(rows: RowArray, columns: int = 1, least: int = 1) -> Iterator[slice]:
 def mapped(function: Callable[..., RowArray], *rows: RowArray, columns: int = 1) -> RowArray:
     """Return ``function(*rows)``, evaluated block by block; ``columns`` is the number of entries per row."""
     first = rows[0]
-    if len(first) * columns <= BLOCK or type(first) in _TO_HOST:
+    if len(first) * columns <= (BLOCK if columns == 1 else WIDE_BLOCK) or type(first) in _TO_HOST:
         return function(*rows)
     found: Any = None
     for part in blocks(first, columns):

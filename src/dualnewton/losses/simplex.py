@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dualnewton.row_arrays import at_labels, blocks, ones
+from dualnewton.row_arrays import at_labels, blocks, is_elsewhere, ones
 
 FEASIBLE = 1e-12
 """Absolute tolerance, for rounding, within which p_i = e_y − α_i counts as a distribution: Σ_k p_ik = 1 and p_ik ≥ 0."""
@@ -42,7 +42,11 @@ def _normalised(shifted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     p = np.exp(shifted, out=shifted)
     largest = p == 1.0
     # The sum leaves out one of the terms that equal one, so that small terms are not lost by rounding.
-    rest = (p - largest).sum(axis=0) + (largest.sum(axis=0) - 1.0)
+    p -= largest
+    rest = p.sum(axis=0)
+    if is_elsewhere(p) or np.count_nonzero(largest) > len(rest):  # several margins of a row are largest
+        rest += largest.sum(axis=0) - 1.0
+    p += largest
     p /= 1.0 + rest
     return p, largest, rest
 
@@ -58,8 +62,8 @@ def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return log Σ_k exp(z_k) − z_y and p − e_y of each row; all differences are computed without cancellation."""
-    shifted = Z.T.copy()
-    shifted -= shifted.max(axis=0)
+    columns = Z.T
+    shifted = np.ascontiguousarray(columns - columns.max(axis=0), like=Z)
     entries, own = at_labels(shifted, y)
     below = entries[own]
     p, largest, rest = _normalised(shifted)  # p overwrites z − max z

@@ -27,7 +27,7 @@ from dualnewton.losses.simplex import (
     probabilities,
     softmax,
 )
-from dualnewton.row_arrays import at_labels, blocks, is_elsewhere, on_host, ones
+from dualnewton.row_arrays import WIDE_BLOCK, at_labels, blocks, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
 
 UNDERFLOW = 800.0
@@ -86,6 +86,8 @@ class Softmax(Loss):
         return Softmax.value_and_derivative(self, z, y)[1]
 
     def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if z.size <= WIDE_BLOCK:
+            return losses(z, y)
         values, slopes = np.empty(len(z), z.dtype, like=z), np.empty(z.shape[::-1], z.dtype, like=z).T
         for part in blocks(z, z.shape[1]):
             values[part], slopes[part] = losses(z[part], y[part])

@@ -53,6 +53,9 @@ TINY = float(np.finfo(float).tiny)
 FAR = 1e-2
 """Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
 
+ENOUGH = 0.9
+"""Part of the tolerance up to which the gap of a balanced point suffices; the rest is for rounding errors."""
+
 
 class Bound(NamedTuple):
     """A feasible dual point with ᾱ and D(α), a lower bound of the optimal value; −∞ if rounding has made it infeasible.
@@ -363,7 +366,7 @@ def primal_bounds(
             primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
             near = None
             if problem.fit_intercept and bound.value == -np.inf:
-                near = _nearly_balanced(sums, place, primal, models[k])
+                near = _nearly_balanced(sums, place, primal, models[k], tol)
             known = primal - bound.value <= 0.5 * tol * abs(primal)
             if near is None and problem.fit_intercept and not known and _intercept_matters(sums, place, primal, bound):
                 own = column if K == 1 else slice(column, column + K)
@@ -393,18 +396,19 @@ def _taken(group: Group, form: RowForm, found: Evaluation, first: int, kept: int
     return DualSums(group, vectors[0], found.gradients[first:last], found.slopes[first:last], *vectors[1:]), last, end
 
 
-def _nearly_balanced(sums: DualSums, place: int, primal: float, w: np.ndarray) -> Bound | None:
+def _nearly_balanced(sums: DualSums, place: int, primal: float, w: np.ndarray, tol: float) -> Bound | None:
     """Return the bound of a point that ``Loss.balanced`` changes little, for a loss without a direction (softmax).
 
     It takes a second pass, but no search for the intercept. None if the imbalance is large, or if balancing costs more than the
-    gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap of a balanced point.
+    gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap of a balanced point, and more than ``tol`` allows.
     """
     problem = sums.group.problems[place]
     if problem.loss.balances_by_direction or sum(map(abs, sums.masses)) > SLIGHT * float(problem.c.sum()):
         return None
     own = problem.lam * float(problem.g.value(w) + problem.g.conjugate(sums.bar) - np.vdot(w, sums.bar))
     (bound,) = dual_bounds([problem], [problem.balanced(sums.alpha)])
-    return bound if primal - bound.value <= TWICE * own + ROUNDING * abs(primal) else None
+    allowed = max(TWICE * own + ROUNDING * abs(primal), ENOUGH * tol * abs(primal))
+    return bound if primal - bound.value <= allowed else None
 
 
 def _intercept_matters(sums: DualSums, place: int, primal: float, bound: Bound) -> bool:

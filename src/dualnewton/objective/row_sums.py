@@ -56,7 +56,7 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
     """Σ c_i φ(z_i + o_i; y_i) and c_i φ′_i of a block of rows."""
     value, slopes = loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
     if rows.c is None:  # called in each step of small fits, whose time is dominated by Python calls
-        return float(value.sum()), slopes
+        return float(value.sum(dtype=np.float64)), slopes
     return float(rows.c @ value), rows.weighted(slopes)
 
 
@@ -83,7 +83,8 @@ def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np
 
 def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:
     """Σ c_i |φ(0; y_i)|, at zero margins."""
-    if len(y) >= MANY and (kinds := label_weights(y, c, loss.columns)) is not None:
+    many = len(y) >= MANY or loss.columns > 1
+    if many and (kinds := label_weights(y, c, loss.columns)) is not None:
         y, c = kinds
         nothing = np.zeros((len(y), *nothing.shape[1:]))
     sizes = np.abs(loss.value(nothing, y))

@@ -35,6 +35,10 @@ class Plan:
         The direct solver of the small problems to which "wide" reduces a problem with more features than examples.
     directions : int
         Number of gradients that "wide" tries before it factorises the n×n Gram matrix.
+    passes : int
+        Number of L-BFGS steps that "classes" takes before it computes a Hessian again.
+    whole : bool
+        Whether this is the Hessian of all classes together, or one of each class.
     together : bool
         Whether the steps of several models are batched in shared array operations.
     smoothed : bool
@@ -65,6 +69,8 @@ class Plan:
     family: str | None = None
     inner: str | None = None
     directions: int = 0
+    passes: int = 0
+    whole: bool = False
     together: bool = False
     smoothed: bool = False
     samples: tuple[int, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
@@ -44,13 +45,41 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     dual rounds then cost less.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
-    unknowns, pairs = problem.columns * d, max(1, problem.columns * (problem.columns - 1) // 2)
-    # The rows are weighted anew for each pair of classes of softmax.
-    few = unknowns <= tuning.one_block_features and n * d * pairs <= tuning.direct_entries
+    few = problem.columns == 1 and d <= tuning.one_block_features
     if not is_small(tuning, n, d):
         thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
+
+
+def _takes_classes(problem: Any, tuning: Tuning) -> bool:
+    """Whether L-BFGS for several classes works on one dense block of all rows.
+
+    Beyond small data, rows with few stored entries are left to the methods that use these alone, and so are so many rows for each
+    unknown that the problem of a sample of them is solved first.
+    """
+    n, d, K = problem.n, problem.d, problem.columns
+    few = K > 1 and d <= min(n, tuning.class_features) and n * d <= _most_entries(problem, tuning)
+    if not is_small(tuning, n, d):
+        few = few and not problem.data.profile.sparse and n * tuning.sample_share <= tuning.sample_rows * K * d
+    return few and has_hessian(problem) and problem.data.capabilities.whole
+
+
+def _most_entries(problem: Any, tuning: Tuning) -> int:
+    """Return the largest number of entries of X for which a problem is solved on one dense block."""
+    return tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
+
+
+def _with_passes(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
+    """Return the plan with the number of passes that cost as much as a Hessian of "classes".
+
+    One of each class costs about as much as d/``class_hessian`` passes, in single precision.
+    """
+    K, d = problem.columns, problem.d
+    whole = K * d <= tuning.one_block_features and problem.n * d * (K * (K - 1) // 2) <= tuning.direct_entries
+    hessian = d / tuning.class_hessian * (0.5 * (K - 1) if whole else 1.0)
+    passes = tuning.class_passes + round(hessian)
+    return replace(plan, passes=passes, whole=whole)
 
 
 def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
@@ -116,6 +145,9 @@ FAMILIES = {
         "a joint scale by Newton's method in all variables, on one dense block of rows",
         scheme="scale",
     ),
+    "classes": Family(
+        _takes_classes, "newton", "L-BFGS from a Hessian that the classes share, on one dense block of rows"
+    ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
         _takes_thresholds, "newton", "Newton's method on the nonzero features, on one dense block of rows"
@@ -130,7 +162,7 @@ FAMILIES = {
 
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
-    most = tuning.direct_entries
+    most = _most_entries(problem, tuning)
     share = 1 if models > 1 and problem.scheme is None and _share_hessian(problem) else models
     if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
@@ -140,7 +172,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
             continue
         if family.takes(problem, tuning):
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
-            return Plan(family.method, problem.n, family.reason, family=name, together=together)
+            plan = Plan(family.method, problem.n, family.reason, family=name, together=together)
+            return _with_passes(plan, problem, tuning) if name == "classes" else plan
     return wide_plan(problem, method, tau, models, tuning)
 
 

@@ -39,6 +39,12 @@ class Tuning(Crossovers):
     direct_hessian, thin_hessian : float
         Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
         entries; the second for sparse rows with few pairs of stored entries.
+    class_features, class_blocks : int
+        Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
+        block, by L-BFGS from a d×d Gram matrix.
+    class_passes, class_hessian : int, float
+        Least number of L-BFGS steps of softmax before a new Hessian, and the number of features for which the Hessians of all
+        classes cost one pass.
     dense_pairs : float
         Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     together_entries : int
@@ -255,6 +261,10 @@ class Tuning(Crossovers):
     direct_wide_entries: int = 1 << 23
     direct_hessian: float = 6.4e7
     thin_hessian: float = 2.1e7
+    class_features: int = 512
+    class_blocks: int = 2
+    class_passes: int = 5
+    class_hessian: float = 8.0
     dense_pairs: float = 0.02
     together_entries: int = 1 << 17
     thread_entries: int = 1 << 19

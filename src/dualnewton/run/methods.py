@@ -42,13 +42,15 @@ SCHEMES: dict[str | None, Any] = {
 
 def direct_solver(plan: Plan) -> Solvers:
     """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
-    family = _direct(plan.family)
+    solve = _direct(plan.inner or plan.family).solve
+    if plan.passes:
+        solve = partial(solve, passes=plan.passes, whole=plan.whole)
     if plan.together:
-        together = partial(_direct("together").solve, alone=_direct(plan.inner or plan.family).solve)
-        return together if plan.inner is None else partial(family.solve_together, inner=together)
-    if plan.inner is None:
-        return partial(one_by_one, family.solve)
-    return partial(one_by_one, family.solve, inner=_direct(plan.inner).solve, directions=plan.directions)
+        together = partial(_direct("together").solve, alone=solve)
+        return together if plan.inner is None else partial(_direct(plan.family).solve_together, inner=together)
+    if plan.inner is not None:
+        solve = partial(_direct(plan.family).solve, inner=solve, directions=plan.directions)
+    return partial(one_by_one, solve)
 
 
 @cache

@@ -10,7 +10,7 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
-from dualnewton.solvers.direct import newton, risk
+from dualnewton.solvers.direct import descent, newton, risk
 from dualnewton.solvers.direct.block import Block
 from tuned import GENERAL
 
@@ -152,7 +152,7 @@ def test_the_steps_end_at_the_tolerance():
 
 
 def test_the_general_method_goes_on_where_a_direct_solution_misses_the_tolerance(monkeypatch):
-    monkeypatch.setattr(newton, "_accepts", lambda *_: False)  # no step is ever good enough
+    monkeypatch.setattr(descent, "_accepts", lambda *_: False)  # no step is ever good enough
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
     result = dn.solve(problem, method="newton", tol=1e-8)
     assert result.converged
@@ -174,7 +174,7 @@ def test_the_solution_of_a_sample_is_shortened_where_it_fits_too_well(scale, mon
 
 def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeypatch):
     """Fewer steps on the sample, and still the optimum of all rows."""
-    rng, steps = np.random.default_rng(5), newton._step
+    rng, steps = np.random.default_rng(5), newton.step
     A = rng.standard_normal((4200, 6))
     y = np.where(A @ rng.standard_normal(6) + rng.logistic(size=4200) > 0.0, 1.0, -1.0)
     problem, rows = dn.Problem(A, y, losses.Logistic(), lam=1e-4, fit_intercept=True), []
@@ -183,7 +183,7 @@ def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeyp
         rows.append(own.n)
         return steps(own, *args)
 
-    monkeypatch.setattr(newton, "_step", counted)
+    monkeypatch.setattr(newton, "step", counted)
     found = dn.solve(problem, method="newton", tol=1e-10)
     assert 0 < rows.count(525) <= 4
     assert found.certificate.relative_gap <= 1e-10

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 
 import numpy as np
 
@@ -19,16 +20,9 @@ from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
-from dualnewton.solvers.direct.risk import Point, Risk
+from dualnewton.solvers.direct.descent import ROUNDING, is_close, quasi_newton, step
+from dualnewton.solvers.direct.risk import Risk
 from dualnewton.solvers.direct.squares import is_exact
-from dualnewton.solvers.primal.lbfgs import CURVED
-from dualnewton.solvers.primal.line_search import first_length, line_minimum
-
-SUFFICIENT, MOST_TRIALS = 1e-4, 8
-"""Armijo's fraction of the predicted decrease that a step must reach, and how many points along a step are tried."""
-
-ROUNDING = 1e-14
-"""Relative change of the objective that counts as rounding."""
 
 SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
 """A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
@@ -83,44 +77,16 @@ def _minimised(
         x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
         margins = risk.margins(x)
         t = _best_factor(risk, x, margins)
-        at, passes = _quasi_newton(risk, risk.at(t * x, t * margins), goal)
-        steps += -(-passes // 2)
-    stuck = steps > 0 and _is_close(risk, at, goal)
+        at = risk.at(t * x, t * margins)
+        factor = risk.factor(at.margins, single=True)
+        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [])
+        steps += -(-(1 + passes) // 2)  # the Hessian counts as a pass
+    stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:
-        at, stuck = _step(risk, at, solved(risk.factor(at.margins), -at.gradient), level)
+        at, stuck = step(risk, at, solved(risk.factor(at.margins), -at.gradient), level)
         steps += 1
-        stuck = stuck or _is_close(risk, at, goal) or time.perf_counter() > deadline
+        stuck = stuck or is_close(risk, at, goal) or time.perf_counter() > deadline
     return at.x, steps
-
-
-def _step(risk: Risk, at: Point, step: np.ndarray, level: float = ROUNDING) -> tuple[Point, bool]:
-    """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
-
-    The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective.
-    """
-    slope, way, loss = float(at.gradient @ step), risk.margins(step), risk.loss
-    t = 1.0 if loss.gamma is not None else first_length(loss, way)
-    for _ in range(MOST_TRIALS):
-        found = risk.at(at.x + t * step, at.margins + t * way) if t < 1.0 else risk.at(at.x + step, at.margins + way)
-        if _accepts(at, found, step, t * slope):
-            return found, not slope < -level * abs(at.value)
-        t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, found.x, at.margins, found.margins)
-        if t == 0.0:
-            break
-    return at, True
-
-
-def _accepts(at: Point, found: Point, step: np.ndarray, slope: float) -> bool:
-    """Armijo's rule; where the values differ by rounding only, the slope along the step must have become smaller."""
-    if found.value <= at.value + SUFFICIENT * slope:
-        return True
-    level = found.value <= at.value + ROUNDING * abs(at.value)
-    return level and abs(float(found.gradient @ step)) < -float(at.gradient @ step)
-
-
-def _is_close(risk: Risk, at: Point, goal: float) -> bool:
-    """Whether the gap of the dual point that belongs to x is at most ``goal``, relative to P."""
-    return risk.gap(at.gradient) <= goal * abs(at.value)
 
 
 # Least squares -----------------------------------------------------------------------------------------------------------------
@@ -144,7 +110,7 @@ def _least_squares(
         at = risk.at(x, risk.margins(x))
     best = at
     while True:
-        gap = risk.gap(at.gradient)
+        gap = risk.gap(at)
         far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * tol * abs(at.value))
         if gap < least:
             best, least = at, gap
@@ -212,31 +178,3 @@ def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:
         # large and the slope is flat.
         low, at_low, high, at_high = (low, 0.5 * at_low, t, at_t) if at_t > 0.0 else (t, at_t, high, 0.5 * at_high)
     return low - at_low * (high - low) / (at_high - at_low)
-
-
-def _quasi_newton(risk: Risk, at: Point, goal: float) -> tuple[Point, int]:
-    """Take steps of L-BFGS from the Hessian at a point; return where they end, and the passes, of which the Hessian is one."""
-    factor, pairs = risk.factor(at.margins, single=True), list[tuple[np.ndarray, np.ndarray, float]]()
-    for passes in range(PASSES):
-        if _is_close(risk, at, goal):
-            return at, 1 + passes
-        found, stuck = _step(risk, at, _corrected(factor, pairs, -at.gradient))
-        if stuck:
-            return found, 2 + passes
-        s, y = found.x - at.x, found.gradient - at.gradient
-        if (product := float(s @ y)) > CURVED * math.sqrt(float(s @ s) * float(y @ y)):
-            pairs.append((s, y, product))
-        at = found
-    return at, 1 + PASSES
-
-
-def _corrected(factor: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray, float]], q: np.ndarray) -> np.ndarray:
-    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from the Hessian that is factorised."""
-    shares = []
-    for s, y, product in reversed(pairs):
-        shares.append(float(s @ q) / product)
-        q = q - shares[-1] * y
-    r = solved(factor, q)
-    for (s, y, product), share in zip(pairs, reversed(shares), strict=True):
-        r += (share - float(y @ r) / product) * s
-    return r

@@ -10,7 +10,9 @@ that this saves.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,12 @@ from dualnewton.solvers.direct.block import Block, weighted_sums
 SINGLE, NOTICED = 1e-7, 0.1
 """Error of an entry H_jk of the Hessian that is summed in float32, relative to (H_jj H_kk)^½, and the largest relative change of
 the curvature of a direction by such errors; L-BFGS corrects it."""
+
+ROUNDING, NARROW_ROUNDING = 1e-14, 1e-6
+"""Relative change of the objective that counts as rounding, in float64 and in float32."""
+
+DEPENDENT = 0.1
+"""Squared correlation of features with the curvature of the losses that :meth:`Risk.gap` expects."""
 
 COPIED = 1 << 16
 """Entries of X up to which the rows are copied with a column of ones for the intercept."""
@@ -81,6 +89,11 @@ class Risk:
         rows = block.extended if free and problem.n * d <= COPIED else block.rows
         return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free)
 
+    def narrowed(self) -> Risk:
+        """Return the same risk whose products and losses are computed in float32."""
+        vectors = RowVectors(self.vectors.y, *(None if v is None else v.astype(np.float32) for v in self.vectors[1:]))
+        return Risk(self.rows.astype(np.float32), vectors, self.loss, self.ridge, self.halves, self.free)
+
     def part(self, chosen: np.ndarray) -> Risk:
         """Return the risk of some of the rows, with the same λ."""
         share = len(chosen) / self.n
@@ -92,6 +105,11 @@ class Risk:
     def n(self) -> int:
         """The number of rows."""
         return len(self.rows)
+
+    @cached_property
+    def rounding(self) -> float:
+        """Relative change of n P that counts as rounding."""
+        return ROUNDING if self.rows.dtype == np.float64 else NARROW_ROUNDING
 
     @cached_property
     def size(self) -> int:
@@ -128,18 +146,30 @@ class Risk:
         rows = self.rows
         if self.loss.columns == 1:
             return rows @ x[:-1] + x[-1] if self.border else rows @ x
-        W = x.reshape(self.loss.columns, -1)
+        W = x.reshape(self.loss.columns, -1).astype(rows.dtype, copy=False)
         W, b = (W[:, :-1], W[:, -1]) if self.border else (W, None)
-        Z = np.array([rows @ w for w in W]).T if by_columns(rows, len(W)) else rows @ W.T
+        if by_columns(rows, len(W)):
+            Z = np.array([rows @ w for w in W]).T
+        elif rows.dtype == np.float64:
+            Z = (W @ rows.T).T
+        else:  # BLAS takes twice as long for W Xᵀ in float32, a product with one more transposed factor
+            Z = np.ascontiguousarray((rows @ W.T).T).T
         return Z if b is None else Z + b
+
+    def constant(self, b: np.ndarray) -> np.ndarray:
+        """Return the margins of w = 0."""
+        return np.repeat(b.astype(self.rows.dtype)[:, None], self.n, axis=1).T
 
     def at(self, x: np.ndarray, margins: np.ndarray) -> Point:
         """Return the value and the gradient at x, given its margins."""
         value, slopes = value_and_slopes(self.loss, margins, self.vectors)
         pull = self.ridge * x
         if self.loss.columns > 1:
-            sums = weighted_sums(slopes, self.rows)
-            gradient = (np.column_stack([sums, np.ones(self.n) @ slopes]) if self.border else sums).ravel()
+            each = np.empty((self.loss.columns, self.size))
+            each[:, : self.rows.shape[1]] = weighted_sums(slopes, self.rows)
+            if self.border:
+                each[:, -1] = slopes.T.sum(axis=1)
+            gradient = each.ravel()
         elif self.border:
             gradient = np.empty(self.size)
             np.matmul(slopes, self.rows, out=gradient[:-1])
@@ -149,31 +179,44 @@ class Risk:
         gradient += pull
         return Point(x, margins, gradient, value + 0.5 * float(pull @ x))
 
-    def gap(self, gradient: np.ndarray) -> float:
+    def gap(self, at: Point) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.
 
-        Away from it the gap changes in the first order, so that the slope along b counts as a gap.
+        Away from it the gap changes in the first order, so that the slope along b counts as a gap. For several columns the
+        certificate balances α, which moves g as the best intercept would. To first order this is the slope along b times the mean
+        of the rows, and something less than that times their deviations from it, as far as these depend on the curvature.
         """
-        gap = float(np.square(gradient) @ self.halves)
+        gradient = at.gradient
         if not self.free:
-            return gap
-        return gap + (
-            abs(float(gradient[-1]))
-            if self.loss.columns == 1
-            else float(np.abs(gradient[self.size - 1 :: self.size]).sum())
-        )
+            return float(np.square(gradient) @ self.halves)
+        if self.loss.columns == 1:
+            return float(np.square(gradient) @ self.halves) + abs(float(gradient[-1]))
+        G = gradient.reshape(self.loss.columns, -1)
+        b = G[:, -1]
+        balanced = G - b[:, None] * self.mean
+        gap = float(np.square(balanced, out=balanced).ravel() @ self.halves)
+        return gap + DEPENDENT * self.spread * float(self.halves[0] * (b @ b))
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """The weighted mean of the rows ã_i."""
+        c = self.vectors.c
+        sums = (np.ones(self.n, self.rows.dtype) if c is None else c) @ self.rows
+        return np.append(sums, 0.0) / (self.n if c is None else c.sum()) if self.border else sums / sums[-1]
+
+    @cached_property
+    def spread(self) -> float:
+        """The mean squared distance of the rows from their mean, for all weights one."""
+        flat = self.rows.reshape(-1)
+        return max(float(flat @ flat) / self.n - float(self.mean @ self.mean), 0.0)
 
     def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
         """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""
-        if single:
-            H = self.hessian(margins, np.float32)
-            diagonal = H.diagonal() + self.ridge
-            if np.isfinite(diagonal).all():
-                factor = factorised(H, self.ridge)
-                # L_jj²/H_jj is the part of feature j that the features before it do not explain.
-                if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all():
-                    return factor
-        return factorised(self.hessian(margins), self.ridge)
+        return _factor(partial(self.hessian, margins), self.ridge, single=single)
+
+    def factor_of(self, weights: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+        """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge), summed in float32 if that changes no direction much."""
+        return _factor(partial(self._gram, weights), ridge, single=True)
 
     def hessian(self, margins: np.ndarray, kind: type = np.float64) -> np.ndarray:
         """Return the Hessian of the losses, whose Gram matrices are summed in this type."""
@@ -197,6 +240,7 @@ class Risk:
             square = (square.T @ square).astype(np.float64, copy=False)
         if not self.border:
             return square
+        weights = weights.astype(self.rows.dtype, copy=False)
         H = np.empty((self.size, self.size))
         H[:-1, :-1], H[-1, -1] = square, weights.sum()
         H[-1, :-1] = H[:-1, -1] = weights @ self.rows
@@ -206,6 +250,18 @@ class Risk:
         """Return the rows, each times its factor."""
         if kind is np.float64:
             return np.multiply(self.rows, factors[:, None], out=self.scratch)
-        narrow = self.rows.astype(np.float32)  # with the product in float32 as well, faster than rounding a product
-        narrow *= factors.astype(np.float32)[:, None]
-        return narrow
+        # The product, too, is computed in float32, which is faster than rounding one.
+        return np.multiply(self.rows.astype(np.float32, copy=False), factors.astype(np.float32)[:, None])
+
+
+def _factor(hessian: Callable[[type], np.ndarray], ridge: np.ndarray, *, single: bool) -> np.ndarray:
+    """Return the Cholesky factor of a Hessian, given as a function of the type of its sums; ``single`` as above."""
+    if single:
+        H = hessian(np.float32)
+        diagonal = H.diagonal() + ridge
+        if np.isfinite(diagonal).all():
+            factor = factorised(H, ridge)
+            # L_jj²/H_jj is the part of feature j that the features before it do not explain.
+            if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all():
+                return factor
+    return factorised(hessian(np.float64), ridge)

@@ -20,7 +20,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct import squares
 from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
-from dualnewton.solvers.direct.newton import ROUNDING, SUFFICIENT
+from dualnewton.solvers.direct.descent import ROUNDING, SUFFICIENT
 
 
 def solve(

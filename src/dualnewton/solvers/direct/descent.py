@@ -1,0 +1,124 @@
+"""Steps on the regularised risk of a small problem: the line search, and L-BFGS from a given Hessian."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dualnewton.solvers.direct.risk import ROUNDING, Point, Risk
+from dualnewton.solvers.primal.lbfgs import CURVED
+from dualnewton.solvers.primal.line_search import first_length, line_minimum
+
+SUFFICIENT, MOST_TRIALS = 1e-4, 8
+"""Armijo's fraction of the predicted decrease that a step must reach, and how many points along a step are tried."""
+
+LEAST_SECANT = 10.0
+"""Largest slope at the end of a step that is too long, relative to that at its start, for which a secant is tried first."""
+
+MOST_PAIRS = 12
+"""Pairs that L-BFGS keeps; those of 30 steps save few passes, and take longer than a pass over small data."""
+
+OBSERVED, PATIENCE = 8, 32
+"""Steps over which the decrease of the gap is measured, that of L-BFGS being uneven, and steps after which the method is given up
+where the limit is too low for the expected number of further steps."""
+
+FAR = 30.0
+"""Gap relative to P from which a point is far from the minimum."""
+
+Pairs = list[tuple[np.ndarray, np.ndarray, float]]
+"""Steps s, the differences y of the gradients at their ends, and the products sᵀy."""
+
+
+def step(risk: Risk, at: Point, way: np.ndarray, level: float = ROUNDING) -> tuple[Point, bool]:
+    """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
+
+    The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective.
+    """
+    slope, margins, loss = float(at.gradient @ way), risk.margins(way), risk.loss
+    t = 1.0 if loss.gamma is not None else first_length(loss, margins)
+    for trial in range(MOST_TRIALS):
+        x, z = (at.x + way, at.margins + margins) if t == 1.0 else (at.x + t * way, at.margins + t * margins)
+        found = risk.at(x, z)
+        if _accepts(at, found, way, t * slope, risk.rounding):
+            return found, not slope < -level * abs(at.value)
+        end = float(found.gradient @ way)
+        if trial == 0 and 0.0 < end < LEAST_SECANT * abs(slope):
+            t *= slope / (slope - end)  # where the slope would be zero if it grew evenly
+        else:
+            t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, found.x, at.margins, found.margins)
+        if t == 0.0:
+            break
+    return at, True
+
+
+def _accepts(at: Point, found: Point, way: np.ndarray, slope: float, rounding: float) -> bool:
+    """Armijo's rule; where the values differ by rounding only, the slope along the step must have become smaller."""
+    if found.value <= at.value + SUFFICIENT * slope:
+        return True
+    level = found.value <= at.value + rounding * abs(at.value)
+    return level and abs(float(found.gradient @ way)) < -float(at.gradient @ way)
+
+
+def is_close(risk: Risk, at: Point, goal: float) -> bool:
+    """Whether the gap of the dual point that belongs to x is at most ``goal``, relative to P."""
+    return risk.gap(at) <= goal * abs(at.value)
+
+
+def quasi_newton(
+    risk: Risk,
+    at: Point,
+    goal: float,
+    inverse: Callable[[np.ndarray], np.ndarray],
+    most: int,
+    pairs: Pairs,
+    price: float = math.inf,
+) -> tuple[Point, int, bool]:
+    """Take at most ``most`` steps of L-BFGS from the matrix whose inverse is given.
+
+    Return where they end, their number, and whether they are the last: the expected gap is at most ``goal``, relative to P, or a
+    step promised no more than rounding. They also end when more than ``price`` further steps are expected, by the decrease of the
+    gap in the last ones. ``pairs`` are those of earlier steps; those of the new ones are added.
+    """
+    gaps = [risk.gap(at)]
+    while gaps[-1] > goal * abs(at.value):
+        if len(gaps) > most or _is_slow(gaps, goal, abs(at.value), most, price):
+            return at, len(gaps) - 1, False
+        found, stuck = step(risk, at, _corrected(inverse, pairs, -at.gradient))
+        if stuck:
+            return found, len(gaps), True
+        s, y = found.x - at.x, found.gradient - at.gradient
+        if (product := float(s @ y)) > CURVED * math.sqrt(float(s @ s) * float(y @ y)):
+            pairs.append((s, y, product))
+            del pairs[:-MOST_PAIRS]
+        at = found
+        gaps.append(risk.gap(at))
+    return at, len(gaps) - 1, True
+
+
+def _is_slow(gaps: list[float], goal: float, value: float, most: int, price: float) -> bool:
+    """Whether more than ``price`` further steps are expected, or, still far from the minimum, more than the limit allows.
+
+    Far from the minimum a new Hessian helps little: the probabilities of most rows will change.
+    """
+    if gaps[-1] > FAR * value:
+        return len(gaps) > PATIENCE and further(gaps[0], gaps[-1], goal * value, len(gaps) - 1) > most + 1 - len(gaps)
+    return len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], goal * value, OBSERVED) > price
+
+
+def further(first: float, gap: float, goal: float, steps: int) -> float:
+    """Return the number of steps from a gap to another, at the rate of earlier steps from the first gap."""
+    return steps * math.log(gap / goal) / math.log(first / gap) if gap < first else math.inf
+
+
+def _corrected(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
+    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹."""
+    shares = []
+    for s, y, product in reversed(pairs):
+        shares.append(float(s @ q) / product)
+        q = q - shares[-1] * y
+    r = inverse(q)
+    for (s, y, product), share in zip(pairs, reversed(shares), strict=True):
+        r += (share - float(y @ r) / product) * s
+    return r
