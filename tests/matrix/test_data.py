@@ -192,14 +192,22 @@ def test_draws_of_rows_are_separate_data_with_their_entries(kind, storage, dtype
 @DTYPES
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_moments_about_an_origin_keep_the_digits_of_rows_far_from_zero(kind, storage, dtype, shift):
-    """Σ w ã ãᵀ and Σ w ã tᵀ with ã = (a − o, 1), for all rows, some, a consecutive range and none."""
+    """Σ w ã ãᵀ and Σ w ã tᵀ with ã = (a − o, 1), for all rows, some, a consecutive range and none, and without targets."""
     X, rng = matrix(storage, dtype), np.random.default_rng(0)
     X = X + np.asarray(shift, dtype) if shift and storage == "dense" else X
     data, origin = KINDS[kind](X), np.full(D, shift if storage == "dense" else 0.01 * shift)
     bordered = np.column_stack([dense(X) - origin, np.ones(N)])
-    for rows in (None, np.sort(rng.choice(N, 333, replace=False)), np.arange(100, 300), np.arange(0)):
+    some_rows = np.sort(rng.choice(N, 333, replace=False))
+    for rows, outputs in (
+        (None, 2),
+        (some_rows, 2),
+        (np.arange(100, 300), 2),
+        (np.arange(0), 2),
+        (None, 0),
+        (some_rows, 0),
+    ):
         some = bordered if rows is None else bordered[rows]
-        weights, targets = rng.random(len(some)), rng.standard_normal((len(some), 2))
+        weights, targets = rng.random(len(some)), rng.standard_normal((len(some), outputs))
         H, cross = data.moments(weights, targets, origin, rows)
         for found, exact in ((H, (some.T * weights) @ some), (cross, (some.T * weights) @ targets)):
             np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-13 * np.abs(exact).max(initial=0.0))

@@ -356,7 +356,7 @@ class DeviceData(Data):
     ) -> tuple[np.ndarray, np.ndarray]:
         rows = None if indices is None else self.xp.asarray(indices)
         weights, targets = self.placed(weights), self.placed(targets)
-        weighted = weights[:, None] * np.concatenate([targets, np.ones_like(targets[:, :1])], axis=1)
+        weighted = np.concatenate([weights[:, None] * targets, weights[:, None]], axis=1)
         shift, d, shifted = self._small(origin), self.d, bool(origin.any())
         H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
         for part, own in self._chunks(rows):
