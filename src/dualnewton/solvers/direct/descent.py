@@ -89,7 +89,7 @@ def quasi_newton(
         if stuck:
             return found, len(gaps), True
         s, y = found.x - at.x, found.gradient - at.gradient
-        if (product := float(s @ y)) > CURVED * math.sqrt(float(s @ s) * float(y @ y)):
+        if (product := float(s.dot(y))) > CURVED * math.sqrt(float(s.dot(s)) * float(y.dot(y))):
             pairs.append((s, y, product))
             del pairs[:-MOST_PAIRS]
         at = found
@@ -113,12 +113,12 @@ def further(first: float, gap: float, goal: float, steps: int) -> float:
 
 
 def _corrected(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
-    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹."""
+    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹; q is overwritten."""
     shares = []
     for s, y, product in reversed(pairs):
-        shares.append(float(s @ q) / product)
-        q = q - shares[-1] * y
+        shares.append(s.dot(q) / product)
+        q -= shares[-1] * y
     r = inverse(q)
     for (s, y, product), share in zip(pairs, reversed(shares), strict=True):
-        r += (share - float(y @ r) / product) * s
+        r += (share - y.dot(r) / product) * s
     return r
