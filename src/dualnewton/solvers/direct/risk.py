@@ -251,7 +251,9 @@ class Risk:
         factors = factors.astype(kind, copy=False)
         if self.rows.dtype == kind:
             return np.multiply(self.rows, factors[:, None], out=self.scratch)
-        scaled = self.rows.astype(kind)  # with the product in float32 as well, faster than rounding a product
+        scaled: np.ndarray = self.rows.astype(
+            kind
+        )  # with the product in float32 as well, faster than rounding a product
         scaled *= factors[:, None]
         return scaled
 
