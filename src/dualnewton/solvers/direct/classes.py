@@ -79,7 +79,7 @@ def solve(
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
         inverse, first = shared(own, at.margins, alike=alike), own.gap(at)
         while True:
-            at, taken, last = quasi_newton(own, at, goal, inverse, 2 * most - steps, pairs, passes)
+            at, taken, last = quasi_newton(own, at, goal, inverse, 2 * most - steps, pairs, passes, deadline)
             steps += taken
             missing = further(first, own.gap(at), goal * abs(at.value), steps) if steps >= PATIENCE else 1.0
             if last or missing > 2 * most - steps or time.perf_counter() > deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -74,16 +75,18 @@ def quasi_newton(
     most: int,
     pairs: Pairs,
     price: float = math.inf,
+    deadline: float = math.inf,
 ) -> tuple[Point, int, bool]:
     """Take at most ``most`` steps of L-BFGS from the matrix whose inverse is given.
 
     Return where they end, their number, and whether they are the last: the expected gap is at most ``goal``, relative to P, or a
-    step promised no more than rounding. They also end when more than ``price`` further steps are expected, by the decrease of the
-    gap in the last ones. ``pairs`` are those of earlier steps; those of the new ones are added.
+    step promised no more than rounding. They also end at the deadline, and when more than ``price`` further steps are expected,
+    by the decrease of the gap in the last ones. ``pairs`` are those of earlier steps; those of the new ones are added.
     """
     gaps = [risk.gap(at)]
     while gaps[-1] > goal * abs(at.value):
-        if len(gaps) > most or _is_slow(gaps, goal, abs(at.value), most, price):
+        late = len(gaps) > most or time.perf_counter() > deadline
+        if late or _is_slow(gaps, goal, abs(at.value), most, price):
             return at, len(gaps) - 1, False
         found, stuck = step(risk, at, _corrected(inverse, pairs, -at.gradient))
         if stuck:

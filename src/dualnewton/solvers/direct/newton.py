@@ -83,7 +83,7 @@ def _minimised(
             t = _best_factor(risk, x, margins)
             at = risk.at(t * x, t * margins)
         factor = risk.factor(at.margins, single=True)
-        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [])
+        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [], deadline=deadline)
         steps += -(-(1 + passes) // 2)  # the Hessian counts as a pass
     stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:
