@@ -67,8 +67,8 @@ def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     entries, own = at_labels(shifted, y)
     below = entries[own]
     p, largest, rest = _normalised(shifted)  # p overwrites z − max z
-    is_largest, _ = at_labels(largest, y)
-    entries[own] = np.where(is_largest[own], -rest / (1.0 + rest), entries[own] - 1.0)
+    is_largest = (largest if is_elsewhere(largest) else largest.reshape(-1))[own]
+    entries[own] = np.where(is_largest, -rest / (1.0 + rest), entries[own] - 1.0)
     return np.log1p(rest) - below, p.T
 
 

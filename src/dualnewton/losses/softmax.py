@@ -421,11 +421,13 @@ class _Moments:
         The diagonal of H is computed from its zero row sums, since the difference would cancel where all p_i are close to
         corners of the simplex. There H may be singular; the small ridge keeps the step a descent direction.
         """
+        K = len(self.mass)
         H = -self.pairs
-        np.fill_diagonal(H, 0.0)
-        np.fill_diagonal(H, -H.sum(axis=1))
+        diagonal = H.reshape(-1)[:: K + 1]  # a view
+        diagonal[:] = 0.0
+        diagonal[:] = -H.sum(axis=1)
+        diagonal += 1e-12 * diagonal[:-1].max() + 1e-200
         H = H[:-1, :-1]
-        H[np.diag_indices_from(H)] += 1e-12 * H.diagonal().max() + 1e-200
         step = np.append(np.linalg.solve(H, self.mass[:-1]), 0.0)
         return step * (_LONGEST / max(_LONGEST, np.abs(step).max()))
 

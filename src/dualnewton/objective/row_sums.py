@@ -83,7 +83,7 @@ def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np
 
 def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:
     """Σ c_i |φ(0; y_i)|, at zero margins."""
-    many = len(y) >= MANY or loss.columns > 1
+    many = len(y) >= (MANY if loss.columns == 1 else BLOCK // loss.columns)
     if many and (kinds := label_weights(y, c, loss.columns)) is not None:
         y, c = kinds
         nothing = np.zeros((len(y), *nothing.shape[1:]))

@@ -237,3 +237,32 @@ def test_an_exact_step_of_least_squares_is_certified_without_another_evaluation(
         found = newton.solve(problem, Block(problem.data), None, tol=tol, most=50, deadline=np.inf)
         assert (len(evaluations) > 1) == bool(more)  # rounding errors that may be too large are measured
         assert problem.certify(found.w, found.intercept).relative_gap <= max(tol, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y"),
+    [(losses.Logistic(), SIGNS), (losses.Poisson(), np.floor(np.exp(0.1 * SCORE)))],
+    ids=["logistic", "poisson"],
+)
+@pytest.mark.parametrize("weights", [None, 0.1 + WEIGHTS])
+def test_the_certified_gap_is_about_the_expected_one_or_less(loss, y, weights):
+    """Also away from the best intercept: the certificate balances the dual point, so that its slope counts to second order."""
+    problem = dn.Problem(X + 3.0, y, loss, lam=1e-2, sample_weight=weights, fit_intercept=True)
+    made, rng = risk.Risk.of(problem, Block(problem.data)), np.random.default_rng(8)
+    best = dn.solve(problem, tol=1e-13)
+    for size in (1e-2, 1e-3, 1e-4):
+        x = made.vector(best.w, best.intercept) + size * rng.standard_normal(made.size)
+        at = made.at(x, made.margins(x))
+        certified = N * problem.certify(*made.model(x)).gap
+        assert certified <= 2.0 * made.gap(at)
+        assert made.gap(at) < np.square(at.gradient) @ made.halves + abs(at.gradient[-1])
+
+
+def test_a_log_link_starts_from_the_hessian_of_all_rows(monkeypatch):
+    monkeypatch.setattr(newton, "_solve_sample", lambda *_: pytest.fail("a sample was solved"))
+    rng = np.random.default_rng(6)
+    A = rng.standard_normal((4200, 6))
+    y = rng.poisson(np.exp(0.3 * A @ rng.standard_normal(6)))
+    for loss in (losses.Poisson(), losses.Gamma(), losses.Tweedie(1.5)):
+        problem = dn.Problem(A, y + 1.0, loss, lam=1e-2, fit_intercept=True)
+        assert dn.solve(problem, method="newton", tol=1e-9).certificate.relative_gap <= 1e-9

@@ -35,6 +35,9 @@ RARE = 1e-6
 NOISE, NOTICED = 2.5e-7, 0.05
 """Rounding error of a product in float32, with a margin, and the largest part of the wanted gap that such errors may cause."""
 
+NARROWED = 1 << 15
+"""Entries of X from which float32 is used: for fewer, calls take longer than the arithmetic."""
+
 Inverse = Callable[[np.ndarray], np.ndarray]
 
 
@@ -71,11 +74,12 @@ def solve(
     x, steps = risk.vector(w, b), 0
     # Rounding errors in float32 change g by about their size times ‖X‖‖R‖, where ‖R‖² is at most 2nP.
     noise = (NOISE * problem.data.norm) ** 2 / (problem.lam * problem.n)
-    for own in (risk.narrowed(), risk) if noise <= NOTICED * goal else (risk,):
+    narrow = noise <= NOTICED * goal and risk.rows.size >= NARROWED
+    for own in (risk.narrowed(), risk) if narrow else (risk,):
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
         inverse, first = shared(own, at.margins, alike=alike), own.gap(at)
         while True:
-            at, taken, last = quasi_newton(own, at, goal, inverse, 2 * most - steps, pairs, passes)
+            at, taken, last = quasi_newton(own, at, goal, inverse, 2 * most - steps, pairs, passes, deadline)
             steps += taken
             missing = further(first, own.gap(at), goal * abs(at.value), steps) if steps >= PATIENCE else 1.0
             if last or missing > 2 * most - steps or time.perf_counter() > deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -74,22 +75,24 @@ def quasi_newton(
     most: int,
     pairs: Pairs,
     price: float = math.inf,
+    deadline: float = math.inf,
 ) -> tuple[Point, int, bool]:
     """Take at most ``most`` steps of L-BFGS from the matrix whose inverse is given.
 
     Return where they end, their number, and whether they are the last: the expected gap is at most ``goal``, relative to P, or a
-    step promised no more than rounding. They also end when more than ``price`` further steps are expected, by the decrease of the
-    gap in the last ones. ``pairs`` are those of earlier steps; those of the new ones are added.
+    step promised no more than rounding. They also end at the deadline, and when more than ``price`` further steps are expected,
+    by the decrease of the gap in the last ones. ``pairs`` are those of earlier steps; those of the new ones are added.
     """
     gaps = [risk.gap(at)]
     while gaps[-1] > goal * abs(at.value):
-        if len(gaps) > most or _is_slow(gaps, goal, abs(at.value), most, price):
+        late = len(gaps) > most or time.perf_counter() > deadline
+        if late or _is_slow(gaps, goal, abs(at.value), most, price):
             return at, len(gaps) - 1, False
         found, stuck = step(risk, at, _corrected(inverse, pairs, -at.gradient))
         if stuck:
             return found, len(gaps), True
         s, y = found.x - at.x, found.gradient - at.gradient
-        if (product := float(s @ y)) > CURVED * math.sqrt(float(s @ s) * float(y @ y)):
+        if (product := float(s.dot(y))) > CURVED * math.sqrt(float(s.dot(s)) * float(y.dot(y))):
             pairs.append((s, y, product))
             del pairs[:-MOST_PAIRS]
         at = found
@@ -113,12 +116,12 @@ def further(first: float, gap: float, goal: float, steps: int) -> float:
 
 
 def _corrected(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
-    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹."""
+    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹; q is overwritten."""
     shares = []
     for s, y, product in reversed(pairs):
-        shares.append(float(s @ q) / product)
-        q = q - shares[-1] * y
+        shares.append(s.dot(q) / product)
+        q -= shares[-1] * y
     r = inverse(q)
     for (s, y, product), share in zip(pairs, reversed(shares), strict=True):
-        r += (share - float(y @ r) / product) * s
+        r += (share - y.dot(r) / product) * s
     return r

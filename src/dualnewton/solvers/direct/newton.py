@@ -4,7 +4,8 @@ The objective is that of ``risk.py``. This is SDNA with τ = n.
 
 With many more rows than unknowns the Hessians would take most of the time. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
-minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
+minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps. Losses with a log link
+start from the Hessian at w = 0 and the best intercept.
 """
 
 from __future__ import annotations
@@ -74,12 +75,15 @@ def _minimised(
     if sample is None:
         at = risk.at(x, risk.margins(x))
     else:
-        x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
-        margins = risk.margins(x)
-        t = _best_factor(risk, x, margins)
-        at = risk.at(t * x, t * margins)
+        if risk.loss.gamma is None:  # at the best intercept their curvature is about that at the minimum
+            at = risk.at(x, risk.margins(x))
+        else:
+            x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
+            margins = risk.margins(x)
+            t = _best_factor(risk, x, margins)
+            at = risk.at(t * x, t * margins)
         factor = risk.factor(at.margins, single=True)
-        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [])
+        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [], deadline=deadline)
         steps += -(-(1 + passes) // 2)  # the Hessian counts as a pass
     stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:

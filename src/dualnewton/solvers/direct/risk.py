@@ -124,7 +124,7 @@ class Risk:
     @cached_property
     def scratch(self) -> np.ndarray:
         """Buffer for a scaled copy of the rows: mapping new memory would take longer than writing the copy."""
-        return np.empty(self.rows.shape)
+        return np.empty(self.rows.shape, self.rows.dtype)
 
     def vector(self, w: np.ndarray, b: Any) -> np.ndarray:
         """Return x of a model."""
@@ -182,16 +182,13 @@ class Risk:
     def gap(self, at: Point) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.
 
-        Away from it the gap changes in the first order, so that the slope along b counts as a gap. For several columns the
-        certificate balances α, which moves g as the best intercept would. To first order this is the slope along b times the mean
-        of the rows, and something less than that times their deviations from it, as far as these depend on the curvature.
+        Away from it the certificate balances α, which moves g as the best intercept would. To first order this is the slope along
+        b times the mean of the rows, and something less than that times their deviations from it, as far as these depend on the
+        curvature.
         """
-        gradient = at.gradient
         if not self.free:
-            return float(np.square(gradient) @ self.halves)
-        if self.loss.columns == 1:
-            return float(np.square(gradient) @ self.halves) + abs(float(gradient[-1]))
-        G = gradient.reshape(self.loss.columns, -1)
+            return float(np.square(at.gradient) @ self.halves)
+        G = at.gradient.reshape(self.loss.columns, -1)
         b = G[:, -1]
         balanced = G - b[:, None] * self.mean
         gap = float(np.square(balanced, out=balanced).ravel() @ self.halves)
@@ -248,10 +245,14 @@ class Risk:
 
     def _scaled(self, factors: np.ndarray, kind: type) -> np.ndarray:
         """Return the rows, each times its factor."""
-        if kind is np.float64:
+        factors = factors.astype(kind, copy=False)
+        if self.rows.dtype == kind:
             return np.multiply(self.rows, factors[:, None], out=self.scratch)
-        # The product, too, is computed in float32, which is faster than rounding one.
-        return np.multiply(self.rows.astype(np.float32, copy=False), factors.astype(np.float32)[:, None])
+        scaled: np.ndarray = self.rows.astype(
+            kind
+        )  # with the product in float32 as well, faster than rounding a product
+        scaled *= factors[:, None]
+        return scaled
 
 
 def _factor(hessian: Callable[[type], np.ndarray], ridge: np.ndarray, *, single: bool) -> np.ndarray:

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature, Loss
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct import squares
 from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
 from dualnewton.solvers.direct.descent import ROUNDING, SUFFICIENT
+from dualnewton.solvers.direct.risk import DEPENDENT
 
 
 def solve(
@@ -166,9 +168,25 @@ class Models:
         return Points(x, margins, slopes @ self.columns.T + pull, values)
 
     def gaps(self, at: Points) -> np.ndarray:
-        """n(P − D) for the α that belongs to x, plus the slope along the intercept, as in ``newton.py``."""
-        features, rest = at.gradients[:, : self.d], at.gradients[:, self.d :]
-        return np.add.reduce(features * features * self.halves, axis=1) + np.add.reduce(np.abs(rest), axis=1)
+        """n(P − D) for the balanced α that belongs to x, as :meth:`Risk.gap` estimates it."""
+        features, b = at.gradients[:, : self.d], at.gradients[:, self.d :]
+        if not b.size:
+            return np.add.reduce(features * features * self.halves, axis=1)
+        balanced = features - b * self.mean
+        gaps = np.add.reduce(balanced * balanced * self.halves, axis=1)
+        return gaps + DEPENDENT * self.spread * self.halves[:, 0] * np.square(b[:, 0])
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """The weighted mean of the features: of shape (1, d), or (K, d) with weights."""
+        c = np.ones((1, self.columns.shape[1])) if self.c is None else self.c
+        return (c @ self.columns[: self.d].T) / c.sum(axis=1)[:, None]
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """The mean squared distance of the rows from their mean, for all weights one."""
+        flat = self.columns[: self.d].reshape(-1)
+        return np.maximum(float(flat @ flat) / self.columns.shape[1] - np.square(self.mean).sum(axis=1), 0.0)
 
     def directions(self, at: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the Newton directions, and the slopes of the objectives along them."""
