@@ -57,9 +57,8 @@ def newton_cost(facts: Facts) -> float:
 
 
 def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
-    """Predict the cost of ``steps`` Newton steps by conjugate gradients, which take ``passes`` passes if losses are quadratic."""
+    """Predict the cost of ``steps`` Newton steps by conjugate gradients, which take ``passes`` passes."""
     costs, rows = facts.costs, facts.costs.first_sketch
-    passes *= 1.0 if facts.quadratic else facts.tuning.inexact_products
     return passes * (costs.data_pass + costs.applied(rows)) + steps * (costs.data_pass + costs.sketch(rows))
 
 
@@ -198,9 +197,9 @@ def speed(facts: Facts, rows: int) -> float:
     n ≥ d, the diagonal is known exactly: relative to it, the largest eigenvalue is at most the number of stored entries per row.
     Conjugate gradients take about ½√κ steps for each factor e of the error, κ the ratio of the eigenvalues.
     """
-    if math.sqrt(facts.costs.d / rows) < facts.tuning.sketch_error:
+    if rows > facts.costs.d:
         return sketch_speed(rows, facts.costs.d, facts.tuning)
     if facts.matrix_free and facts.costs.n >= facts.costs.d:
         return 1.0 / max(1.0, 0.5 * math.sqrt(facts.costs.stored / facts.costs.n))
     missed = (facts.conditioning - 1.0) * facts.costs.n / rows
-    return 1.0 / max(1.0, facts.tuning.missed_curvature * math.sqrt(1.0 + missed))
+    return 1.0 / max(1.0, 0.5 * math.sqrt(1.0 + missed))
