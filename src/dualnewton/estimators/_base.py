@@ -25,7 +25,7 @@ from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, margins_of, opened
 from dualnewton.interop.parts import Objective, Part, parts_of
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.row_arrays import on_host
@@ -76,8 +76,8 @@ def solver_names(*foreign: str) -> list[Any]:
 class CertifiedModel(BaseEstimator):
     """A linear model that is fitted by ``solve`` and certified by a duality gap.
 
-    A subclass declares its parameters (see ``_parameters``) and translates them into a specification of the objective
-    (``_specification``); everything else is inherited.
+    A subclass declares its parameters (see ``_parameters``) and how they are translated into a specification of the objective
+    (``_words``); everything else is inherited.
 
     Parameters
     ----------
@@ -170,9 +170,11 @@ class CertifiedModel(BaseEstimator):
         """Check the arguments of ``fit``, and set the attributes that depend on them alone (``n_features_in_``, ``classes_``)."""
         raise NotImplementedError
 
+    _words: ClassVar[Words]
+
     def _specification(self, n: int) -> Specification:
         """Return the specification of the objective on n rows."""
-        raise NotImplementedError
+        return type(self)._words(self, n)
 
     def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:  # noqa: ARG002
         """Return the results for decreasing penalties at once, or None if each must be fitted from the one before."""

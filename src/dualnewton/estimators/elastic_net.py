@@ -17,7 +17,7 @@ from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import elastic_net
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.planning.working_sets import selects_features
 from dualnewton.regularizers import mixed
 from dualnewton.run.path import solve_path
@@ -41,6 +41,7 @@ class ElasticNetModel(CertifiedRegressor):
         P − D, in the units of the objective above.
     """
 
+    _words: ClassVar[Words] = staticmethod(elastic_net)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "precompute": ["boolean", "array-like"],
         "copy_X": ["boolean"],
@@ -53,9 +54,6 @@ class ElasticNetModel(CertifiedRegressor):
     copy_X: bool = True  # noqa: N815
     positive: bool = False
     selection: str = "cyclic"
-
-    def _specification(self, n: int) -> Specification:
-        return elastic_net(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)

@@ -16,7 +16,7 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
 from dualnewton.interop.sklearn_objectives import linear_regression
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.losses import Squared
 from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
@@ -85,6 +85,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     (0.518, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(linear_regression)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"copy_X": ["boolean"], "positive": ["boolean"]}
     _multi_output: ClassVar[bool] = True
 
@@ -99,9 +100,6 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     random_state: Any = field(default=None, init=False)
     verbose: int = field(default=0, init=False)
     warm_start: bool = field(default=False, init=False)
-
-    def _specification(self, n: int) -> Specification:
-        return linear_regression(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         n, d = data.X.shape

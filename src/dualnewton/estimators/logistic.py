@@ -20,7 +20,7 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import METHODS, Session
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import NAMED, logistic_regression
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.planning.eligible import methods_for
 from dualnewton.run.result import Result
 
@@ -72,6 +72,7 @@ class LogisticRegression(CertifiedClassifier):
     (0.988, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(logistic_regression)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "penalty": [StrOptions({"l1", "l2", "elasticnet", "deprecated"}), None],
         "C": [Interval(Real, 0, None, closed="right")],
@@ -94,9 +95,6 @@ class LogisticRegression(CertifiedClassifier):
     solver: str = "lbfgs"
     max_iter: int | None = 100
     multi_class: str = "auto"
-
-    def _specification(self, n: int) -> Specification:
-        return logistic_regression(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         """Warn of values of ``penalty``, ``C`` and ``l1_ratio`` that contradict each other, and solve."""

@@ -16,7 +16,7 @@ from dualnewton.estimators._base import CertifiedRegressor, stacked
 from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import multi_task
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.run.result import Result
 
 
@@ -41,6 +41,7 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
         tol · P, the gap that was allowed.
     """
 
+    _words: ClassVar[Words] = staticmethod(multi_task)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "copy_X": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
@@ -59,9 +60,6 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
                 f"y must have shape (n, outputs), got {data.y.shape}. For mono-task outputs, use {name}"
             )
         return data
-
-    def _specification(self, n: int) -> Specification:
-        return multi_task(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         # One result for all outputs; without a penalty, which alone joins them, one for each.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._validation import Data, checked, distinct
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.planning.direct import decomposes
 from dualnewton.run.result import Result
 
@@ -61,7 +61,7 @@ class RidgeModel(CertifiedModel):
         "positive": ["boolean"],
         "solver": solver_names(*SOLVERS),
     }
-    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge)
+    _words: ClassVar[Words] = staticmethod(ridge)
     """The function from the parameters to the specification."""
 
     alpha: Any = field(default=1.0, kw_only=False)
@@ -74,7 +74,7 @@ class RidgeModel(CertifiedModel):
             alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
             if not np.all((alphas >= 0.0) & (alphas < np.inf)):
                 raise DualnewtonError(f"alpha must be finite and >= 0, got {self.alpha!r}")
-        return type(self)._words(self, n)
+        return super()._specification(n)
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
         super()._fit(data, before)
@@ -140,7 +140,7 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
     }
 
     class_weight: Any = None
-    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge_classifier)
+    _words: ClassVar[Words] = staticmethod(ridge_classifier)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         data = checked(self, X, y, sample_weight, multi_output=True)

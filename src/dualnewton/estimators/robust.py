@@ -16,7 +16,7 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import huber_regressor
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.run.result import Result
 
 
@@ -60,6 +60,7 @@ class HuberRegressor(CertifiedRegressor):
     (True, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(huber_regressor)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -71,9 +72,6 @@ class HuberRegressor(CertifiedRegressor):
     alpha: float = 0.0001
     max_iter: int | None = 100
     tol: float = 1e-5
-
-    def _specification(self, n: int) -> Specification:
-        return huber_regressor(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         return session.solve(self._problems(data), _starts(before, *data.X.shape))

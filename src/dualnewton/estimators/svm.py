@@ -15,7 +15,7 @@ from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, Cer
 from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import linear_svc, linear_svr
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.run.result import Result
 
 
@@ -141,6 +141,7 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
     True
     """
 
+    _words: ClassVar[Words] = staticmethod(linear_svr)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="left")],
         "loss": [StrOptions({"epsilon_insensitive", "squared_epsilon_insensitive"})],
@@ -148,9 +149,6 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
 
     epsilon: float = 0.0
     loss: str = "epsilon_insensitive"
-
-    def _specification(self, n: int) -> Specification:
-        return linear_svr(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)

@@ -37,7 +37,7 @@ from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.losses import Squared
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
@@ -297,12 +297,10 @@ class RidgeCV(RidgeSearch, MultiOutputMixin, CertifiedRegressor):
     (0.01, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(ridge)
     _multi_output: ClassVar[bool] = True
     _kind: ClassVar[type[CertifiedModel]] = Ridge
     _score: ClassVar[str] = "r2"
-
-    def _specification(self, n: int) -> Specification:
-        return ridge(self, n)
 
     def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
         return _Fitted()._taking(data, results)
