@@ -8,7 +8,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.facts import Facts, sketch_speed
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.working_sets import affordable, by_entries, compiles_walk, sums_at_once, takes_all, walks
+from dualnewton.planning.working_sets import affordable, compiles_walk, sums_at_once, takes_all, walks
 
 
 def newton(facts: Facts, tau: Tau) -> Plan:
@@ -84,7 +84,7 @@ def _proximal_cost(facts: Facts) -> float:
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
     steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else tuning.curved_steps)
     entries = costs.stored * size / costs.d
-    if costs.sparse and not every and facts.columns == 1 and by_entries(tuning, entries, size):
+    if costs.sparse and not every and facts.columns == 1 and tuning.by_entries(entries, size):
         curvature = steps * tuning.column_sweeps * entries * tuning.rates.sparse_entry
     else:
         if every:

@@ -207,8 +207,6 @@ class Tuning(Crossovers):
     wide_walk, wide_walk_share : int, float
         Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
         entries of X than this share of ``small_entries``.
-    matrix_entries : float
-        A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
 
     kink_system, late_kink_gap, late_kink_factor : int, float, float
         Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which it
@@ -360,7 +358,6 @@ class Tuning(Crossovers):
     summed_features: int = 256
     wide_walk: int = 32
     wide_walk_share: float = 0.25
-    matrix_entries: float = 2.0
     # Direct solutions
     kink_system: int = 2000
     late_kink_gap: float = 1e-8
