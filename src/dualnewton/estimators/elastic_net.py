@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import elastic_net
 from dualnewton.interop.specification import Words
 from dualnewton.planning.working_sets import selects_features
@@ -55,7 +55,7 @@ class ElasticNetModel(CertifiedRegressor):
     positive: bool = False
     selection: str = "cyclic"
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         gaps, alone = [result.certificate.gap for result in results], len(results) == 1
         self.dual_gap_ = gaps[0] if alone else np.array(gaps)
@@ -125,7 +125,7 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
         """
         return super().fit(X, y, sample_weight)
 
-    def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:
+    def _path_results(self, data: Examples, values: np.ndarray) -> list[list[Result]] | None:
         if self.solver != "auto" or self.callback is not None or self.verbose or not np.all(values > 0.0):
             return None
         specification = self._specification(data.X.shape[0])

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dualnewton.estimators._base import CertifiedRegressor, solver_names
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import quantile_regressor
 from dualnewton.interop.specification import Words
 from dualnewton.objective.problem import Problem
@@ -75,6 +75,6 @@ class QuantileRegressor(CertifiedRegressor):
         direct = session.method == "auto" and refusal(problems[0], session.tuning) is None
         return session.solve(problems, self._starts(problems, before), method="interior" if direct else None)
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         self.n_iter_ = int(self.n_iter_[0])  # one number, as in scikit-learn
