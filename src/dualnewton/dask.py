@@ -26,7 +26,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier
 from dualnewton.estimators.glm import GeneralizedLinearRegressor
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import OWN_CLASS, Specification
 from dualnewton.matrix.dask import DaskData
 from dualnewton.matrix.dask.sources import is_collection
@@ -50,7 +50,7 @@ class OnDask:
 
     # Fit -------------------------------------------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         name = type(self).__name__
         if not (is_collection(X) or isinstance(X, DaskData)):
             raise DualnewtonError(
@@ -65,9 +65,9 @@ class OnDask:
         if is_collection(X) and hasattr(X, "columns"):  # a data frame
             self.feature_names_in_ = np.array(list(X.columns), dtype=object)
         weights = None if sample_weight is None else _placed(data, "sample_weight", sample_weight)
-        return self._with_targets(Data(data, _placed(data, "y", y), weights))
+        return self._with_targets(Examples(data, _placed(data, "y", y), weights))
 
-    def _with_targets(self, data: Data) -> Data:
+    def _with_targets(self, data: Examples) -> Examples:
         """Return the data of a regression."""
         return data._replace(y=data.y.astype(np.float64))
 
@@ -170,7 +170,7 @@ class GeneralisedOnDask(OnDask):
 class ClassifierOnDask(OnDask):
     """The mixin of classifiers."""
 
-    def _with_targets(self, data: Data) -> Data:
+    def _with_targets(self, data: Examples) -> Examples:
         """Return the data with class numbers as y, and row weights multiplied by class weights."""
         if data.y.ndim != 1:
             raise DualnewtonError(f"y must have one label per row for dualnewton.dask, got shape {data.y.shape}")

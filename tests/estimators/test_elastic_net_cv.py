@@ -11,7 +11,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted
 from dualnewton.estimators.model_selection.elastic_net import _Errors
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from estimators.cases import relative
 from tuned import tuned
 
@@ -67,7 +67,7 @@ def test_errors_from_moments_are_those_on_the_rows(weighted):
     X, w = rng.standard_normal((n, 5)) + 100.0, np.arange(5.0)
     c = rng.uniform(0.5, 2.0, n) if weighted else np.ones(n)
     y = X @ w + 1.0
-    given = Data(X, y, sample_weight=c if weighted else None)
+    given = Examples(X, y, sample_weight=c if weighted else None)
     folds = Folds.of(KFold(4).split(X), n)
     moments = FoldMoments(given.matrix, y[:, None], c, folds, shift=True)
     W, b = np.tile(w, (3, 4, 1)), np.full((3, 4), 1.0)

@@ -8,7 +8,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.estimators._validation import _require_finite_squares, distinct
 from dualnewton.estimators.least_squares import DECOMPOSED, SUMMED, _NormalEquations
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.objective import certificates, row_sums
 
 N, D = 30_000, 6
@@ -49,9 +49,9 @@ def test_features_that_depend_on_each_other_are_decomposed(spoil):
 
 def test_normal_equations_of_an_ill_conditioned_matrix_are_not_used():
     X, y = regression()
-    assert _NormalEquations.of(Data(X, y, None), fit_intercept=True) is not None
+    assert _NormalEquations.of(Examples(X, y, None), fit_intercept=True) is not None
     X[:, 0] = X[:, 1] + 1e-4 * X[:, 0]
-    assert _NormalEquations.of(Data(X, y, None), fit_intercept=True) is None
+    assert _NormalEquations.of(Examples(X, y, None), fit_intercept=True) is None
 
 
 @pytest.mark.parametrize("entry", [np.nan, np.inf, -np.inf])

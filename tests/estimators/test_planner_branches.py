@@ -63,7 +63,8 @@ def prefer(monkeypatch, *methods):
 def impatient(monkeypatch, *methods):
     """Begin with a primal method that is left as soon as its speed is known, for one that seems to cost nothing."""
     prefer(monkeypatch, *methods)
-    free = {"visited_row": 0.0, "visited_entry": 0.0, "random_bandwidth": math.inf}  # epochs of SDNA cost nothing
+    # Epochs of SDNA cost nothing.
+    free = {"visited_row": 0.0, "visited_entry": 0.0, "random_bandwidth": math.inf, "random_cache_bandwidth": math.inf}
     tune(monkeypatch, trial_share=-1.0, overrun=0.0, softmax_overrun=0.0, switch_margin=0.0, **free)
 
 

@@ -23,9 +23,9 @@ from dualnewton.estimators._devices import computed_on_host, keep_beside, librar
 from dualnewton.estimators._parameters import are_allowed, estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
-from dualnewton.estimators._validation import Data, checked, class_numbers, margins_of, opened
+from dualnewton.estimators._validation import Examples, checked, class_numbers, margins_of, opened
 from dualnewton.interop.parts import Objective, Part, parts_of
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.row_arrays import on_host, side_by_side
@@ -76,8 +76,8 @@ def solver_names(*foreign: str) -> list[Any]:
 class CertifiedModel(BaseEstimator):
     """A linear model that is fitted by ``solve`` and certified by a duality gap.
 
-    A subclass declares its parameters (see ``_parameters``) and translates them into a specification of the objective
-    (``_specification``); everything else is inherited.
+    A subclass declares its parameters (see ``_parameters``) and how they are translated into a specification of the objective
+    (``_words``); everything else is inherited.
 
     Parameters
     ----------
@@ -166,29 +166,31 @@ class CertifiedModel(BaseEstimator):
 
     # Defined by subclasses ---------------------------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         """Check the arguments of ``fit``, and set the attributes that depend on them alone (``n_features_in_``, ``classes_``)."""
         raise NotImplementedError
 
+    _words: ClassVar[Words]
+
     def _specification(self, n: int) -> Specification:
         """Return the specification of the objective on n rows."""
-        raise NotImplementedError
+        return type(self)._words(self, n)
 
-    def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:  # noqa: ARG002
+    def _path_results(self, data: Examples, values: np.ndarray) -> list[list[Result]] | None:  # noqa: ARG002
         """Return the results for decreasing penalties at once, or None if each must be fitted from the one before."""
         return None
 
-    def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
+    def _posed(self, specification: Specification, data: Examples) -> Sequence[Any]:
         """Return the problems of a specification on these data, one for each class or output; all share ``data.X``."""
         classes = getattr(self, "classes_", None)
         more = {"sample_weight": data.sample_weight, "offset": data.offset}
         return specification.problems(data.matrix, data.y, classes, **more)
 
-    def _problems(self, data: Data) -> Sequence[Any]:
+    def _problems(self, data: Examples) -> Sequence[Any]:
         """Return the problems of the estimator, which must have a penalty."""
         return self._posed(self._specification(data.X.shape[0]), data)
 
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+    def _results(self, session: Session, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         """Solve the problems, and return one result with a certificate for each.
 
         ``before`` holds the results of an earlier fit or of a neighbour on a path, if there are any.
@@ -219,14 +221,14 @@ class CertifiedModel(BaseEstimator):
         """Return the warm start of each problem, made from earlier results; None starts at w = 0."""
         return starts(problems, before)
 
-    def _objectives(self, data: Data) -> Sequence[Objective]:
+    def _objectives(self, data: Examples) -> Sequence[Objective]:
         """Return the objectives that the certificates bound, one for each class or output."""
         classes, scale = getattr(self, "classes_", None), getattr(self, "scale_", None)
         words = self._specification(data.X.shape[0])
         more: dict[str, Any] = {"sample_weight": data.sample_weight, "offset": data.offset, "scale": scale}
         return words.objectives(data.X, data.y, classes, **more)
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         """Set ``coef_`` and ``intercept_`` in the shapes of the class."""
         raise NotImplementedError
 
@@ -255,7 +257,7 @@ class CertifiedModel(BaseEstimator):
             self._validate_params()
         return self._fit_beside(X, self._checked(X, y, sample_weight))
 
-    def _fit_beside(self, X: Any, data: Data) -> Self:
+    def _fit_beside(self, X: Any, data: Examples) -> Self:
         """Fit on checked data, as :meth:`fit` does; move the fitted arrays to the device of X as it was given."""
         self._fit(data, getattr(self, "_fitted", None) if self.warm_start else None)
         return self._beside(X)
@@ -266,13 +268,13 @@ class CertifiedModel(BaseEstimator):
             keep_beside(self, X)
         return self
 
-    def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
+    def _fit(self, data: Examples, before: Sequence[Result] | None) -> Any:
         """Fit on checked data, as :meth:`fit` does, from earlier results if there are any."""
         with Session(self) as session:
             results = self._results(session, data, before)
         return self._adopt(data, results)
 
-    def _adopt(self, data: Data, results: Sequence[Result]) -> Any:
+    def _adopt(self, data: Examples, results: Sequence[Result]) -> Any:
         """Set what follows from the results: lists for several outputs."""
         self._fitted = results
         first, alone = results[0], len(results) == 1
@@ -286,7 +288,7 @@ class CertifiedModel(BaseEstimator):
             self._warn_of_misses(results, unbounded=self._separates(data))
         return self
 
-    def _separates(self, data: Data) -> bool:
+    def _separates(self, data: Examples) -> bool:
         """Return True if there is no penalty and the model classifies every row rightly with the logistic loss.
 
         The loss then decreases to 0 along (t w, t b) as t grows, and has no minimum. Called if a certificate misses ``tol``.
@@ -361,11 +363,11 @@ class CertifiedModel(BaseEstimator):
 class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
     """A classifier with ``coef_`` of shape (1, d) for two classes and (K, d) for K."""
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         self.classes_, data = class_numbers(self, checked(self, X, y, sample_weight))
         return data
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         self.coef_, self.intercept_ = stacked(results, data.X.dtype)
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -436,11 +438,11 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
 
     _multi_output: ClassVar[bool] = False
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         data = checked(self, X, y, sample_weight, y_numeric=True, multi_output=self._multi_output)
         return data if data.y.dtype == np.float64 else data._replace(y=data.y.astype(np.float64))
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         coef, intercept = stacked(results, data.X.dtype)
         self.coef_ = coef[0] if len(coef) == 1 else coef
         # Without an intercept the intercept is the number 0.0 for any number of outputs, as in scikit-learn.

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._devices import beside, library_of, rows_on_gpu
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.io.dataset import Dataset
 from dualnewton.matrix import as_data
 from dualnewton.matrix.workers import LONG, sum_of_squares, threads
@@ -52,7 +52,7 @@ PLAIN, INTEGERS = (np.dtype("float64"), np.dtype("float32")), np.dtype("int64")
 """Types of arrays that need no conversion; integers as labels or targets only."""
 
 
-def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
+def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Examples:
     """Check the arguments of ``fit``; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
     squares = _plain_squares(model, X, (2,)) if model.device is None else None
@@ -82,7 +82,7 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
         squares = _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = weights_of(sample_weight, X)
-    return Data(X, y, sample_weight, squares=squares if X.dtype == np.float64 else None)
+    return Examples(X, y, sample_weight, squares=squares if X.dtype == np.float64 else None)
 
 
 def weights_of(sample_weight: Any, X: Any) -> np.ndarray:
@@ -230,7 +230,7 @@ def in_unit_interval(values: np.ndarray) -> bool:
     return bool(np.all((values >= 0.0) & (values <= 1.0)))
 
 
-def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
+def class_numbers(model: Any, data: Examples) -> tuple[np.ndarray, Examples]:
     """Return the classes in order, and the data with y replaced by the number of the class of each row."""
     if data.y.dtype.kind not in "iubU":  # integers, booleans and strings are labels
         check_classification_targets(data.y)

@@ -15,9 +15,9 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import elastic_net
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.planning.working_sets import selects_features
 from dualnewton.regularizers import mixed
 from dualnewton.run.path import solve_path
@@ -41,6 +41,7 @@ class ElasticNetModel(CertifiedRegressor):
         P − D, in the units of the objective above.
     """
 
+    _words: ClassVar[Words] = staticmethod(elastic_net)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "precompute": ["boolean", "array-like"],
         "copy_X": ["boolean"],
@@ -54,10 +55,7 @@ class ElasticNetModel(CertifiedRegressor):
     positive: bool = False
     selection: str = "cyclic"
 
-    def _specification(self, n: int) -> Specification:
-        return elastic_net(self, n)
-
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         gaps, alone = [result.certificate.gap for result in results], len(results) == 1
         self.dual_gap_ = gaps[0] if alone else np.array(gaps)
@@ -127,7 +125,7 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
         """
         return super().fit(X, y, sample_weight)
 
-    def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:
+    def _path_results(self, data: Examples, values: np.ndarray) -> list[list[Result]] | None:
         if self.solver != "auto" or self.callback is not None or self.verbose or not np.all(values > 0.0):
             return None
         specification = self._specification(data.X.shape[0])

@@ -16,7 +16,7 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import opened
 from dualnewton.interop.generalised_linear import explained_deviance, generalised_linear
 from dualnewton.interop.model_file._saved import LARGEST
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result
@@ -93,7 +93,7 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
             self._validate_params()
         return self._fit_beside(X, with_offset(self._checked(X, y, sample_weight), on_host(offset)))
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         self.n_iter_ = int(self.n_iter_[0])  # one number, as in scikit-learn
 
@@ -123,7 +123,7 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
         return tags
 
 
-def with_offset(data: Data, offset: Any) -> Data:
+def with_offset(data: Examples, offset: Any) -> Examples:
     """Return the data with offsets, if there are any."""
     return data if offset is None else data._replace(offset=vector("offset", offset, len(data.y)))
 

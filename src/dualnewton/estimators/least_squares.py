@@ -15,9 +15,9 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Examples
 from dualnewton.interop.sklearn_objectives import linear_regression
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.losses import Squared
 from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
@@ -91,6 +91,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     (0.518, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(linear_regression)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"copy_X": ["boolean"], "positive": ["boolean"]}
     _multi_output: ClassVar[bool] = True
 
@@ -106,10 +107,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     verbose: int = field(default=0, init=False)
     warm_start: bool = field(default=False, init=False)
 
-    def _specification(self, n: int) -> Specification:
-        return linear_regression(self, n)
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+    def _results(self, session: Session, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         n, d = data.X.shape
         for name in ("rank_", "singular_"):  # left by an earlier fit
             self.__dict__.pop(name, None)
@@ -143,7 +141,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
             for k, (objective, w, alpha) in each
         ]
 
-    def _nonnegative(self, data: Data, objectives: Sequence[Unpenalised]) -> list[Result]:
+    def _nonnegative(self, data: Examples, objectives: Sequence[Unpenalised]) -> list[Result]:
         """Solve by normal equations, or where these have lost too many digits by a factor of X."""
         found, system = list[Result](), None
         for k, objective in enumerate(objectives):
@@ -162,7 +160,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     def _result(self, objective: Unpenalised, pair: CertifiedPair, reason: str) -> Result:
         return direct_result(proved(objective, pair, self.tol), self.tol, direct_plan(objective.unit, reason))
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if data.y.ndim == 2:  # even if it has one column, as in scikit-learn
             self.coef_ = np.atleast_2d(self.coef_)
@@ -176,7 +174,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         tags.input_tags.sparse = not self.positive
         return tags
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         if self.positive and sp.issparse(X):
             raise TypeError(
                 "Sparse data was passed for X, but dense data is required with positive=True: use X.toarray()"
@@ -232,7 +230,7 @@ class _NormalEquations:
     """Largest ratio of the eigenvalues of the matrix with unit diagonal, and of the singular values, which a decomposition of the
     factor of the matrix computes up to a multiple of the unit roundoff times the largest."""
 
-    def __init__(self, data: Data, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
+    def __init__(self, data: Examples, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
         from scipy.linalg.lapack import dpotrs
 
         X, c, Y = data.matrix, data.sample_weight, data.y.reshape(len(data.y), -1)
@@ -249,7 +247,7 @@ class _NormalEquations:
         self.W, self.rest = W + more, rest - (X.times(more) - np.asarray(means[0] @ more, like=Y))
 
     @classmethod
-    def of(cls, data: Data, *, fit_intercept: bool) -> _NormalEquations | None:
+    def of(cls, data: Examples, *, fit_intercept: bool) -> _NormalEquations | None:
         """Sum over the rows; return None if the features are linearly dependent, exactly or nearly."""
         from scipy.linalg.lapack import dpotrf
 
@@ -365,7 +363,7 @@ class _System:
         return np.asarray(dormqr("L", which, *self.reflectors, columns, BLOCK * (columns.shape[1] + BLOCK + 1))[0])
 
     @classmethod
-    def of(cls, data: Data, *, fit_intercept: bool) -> _System:
+    def of(cls, data: Examples, *, fit_intercept: bool) -> _System:
         """Build the system; with an intercept the rows are centred by their weighted mean."""
         rows, Y = linear.to_dense(data.matrix.rows(slice(None))), data.y.reshape(len(data.y), -1)
         (n, d), c = rows.shape, data.sample_weight

@@ -18,9 +18,9 @@ from dualnewton.estimators._base import CertifiedClassifier, log_probabilities, 
 from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import METHODS, Session
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import NAMED, logistic_regression
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.planning.eligible import methods_for
 from dualnewton.run.result import Result
 
@@ -72,6 +72,7 @@ class LogisticRegression(CertifiedClassifier):
     (0.988, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(logistic_regression)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "penalty": [StrOptions({"l1", "l2", "elasticnet", "deprecated"}), None],
         "C": [Interval(Real, 0, None, closed="right")],
@@ -95,10 +96,7 @@ class LogisticRegression(CertifiedClassifier):
     max_iter: int | None = 100
     multi_class: str = "auto"
 
-    def _specification(self, n: int) -> Specification:
-        return logistic_regression(self, n)
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+    def _results(self, session: Session, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         """Warn of values of ``penalty``, ``C`` and ``l1_ratio`` that contradict each other, and solve."""
         if self.penalty == "elasticnet" and self.l1_ratio is None:
             raise DualnewtonError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
@@ -116,7 +114,7 @@ class LogisticRegression(CertifiedClassifier):
         words = logistic_regression(self, 1)
         return words.lam == 0.0 or words.penalty == "l2"
 
-    def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
+    def _posed(self, specification: Specification, data: Examples) -> Sequence[Any]:
         problems = super()._posed(specification, data)
         if specification.is_softmax:
             (problem,) = problems[:1]
@@ -129,7 +127,7 @@ class LogisticRegression(CertifiedClassifier):
                 )
         return problems
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if self._is_softmax:
             # The losses depend on differences between classes only. As in scikit-learn, intercepts sum to zero, and

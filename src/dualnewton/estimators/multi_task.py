@@ -14,9 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor, stacked
 from dualnewton.estimators._parameters import estimator
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import multi_task
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.run.result import Result
 
 
@@ -41,6 +41,7 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
         tol · P, the gap that was allowed.
     """
 
+    _words: ClassVar[Words] = staticmethod(multi_task)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "copy_X": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
@@ -51,7 +52,7 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
     copy_X: bool = True  # noqa: N815
     selection: str = "cyclic"
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         data = super()._checked(X, y, sample_weight)
         if data.y.ndim == 1:
             name = type(self).__name__.removeprefix("MultiTask")
@@ -60,10 +61,7 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
             )
         return data
 
-    def _specification(self, n: int) -> Specification:
-        return multi_task(self, n)
-
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         # One result for all outputs; without a penalty, which alone joins them, one for each.
         self.coef_, intercept = stacked(results, data.X.dtype)
         self.intercept_ = intercept if self.fit_intercept else 0.0  # a number, as in scikit-learn

@@ -11,9 +11,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dualnewton.estimators._base import CertifiedRegressor, solver_names
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import quantile_regressor
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.interior import refusal
 from dualnewton.run.result import Result
@@ -55,6 +55,7 @@ class QuantileRegressor(CertifiedRegressor):
     (0.9, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(quantile_regressor)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "quantile": [Interval(Real, 0, 1, closed="neither")],
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -70,13 +71,10 @@ class QuantileRegressor(CertifiedRegressor):
     solver: str = "auto"
     tol: float = 1e-6
 
-    def _specification(self, n: int) -> Specification:
-        return quantile_regressor(self, n)
-
     def _solved(self, session: Session, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
         direct = session.method == "auto" and refusal(problems[0], session.tuning) is None
         return session.solve(problems, self._starts(problems, before), method="interior" if direct else None)
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         self.n_iter_ = int(self.n_iter_[0])  # one number, as in scikit-learn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -17,9 +17,9 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session, starts
-from dualnewton.estimators._validation import Data, checked, distinct
+from dualnewton.estimators._validation import Examples, checked, distinct
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.planning.direct import decomposes
 from dualnewton.run.result import Result
 
@@ -61,7 +61,7 @@ class RidgeModel(CertifiedModel):
         "positive": ["boolean"],
         "solver": solver_names(*SOLVERS),
     }
-    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge)
+    _words: ClassVar[Words] = staticmethod(ridge)
     """The function from the parameters to the specification."""
 
     alpha: Any = field(default=1.0, kw_only=False)
@@ -74,9 +74,9 @@ class RidgeModel(CertifiedModel):
             alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
             if not np.all((alphas >= 0.0) & (alphas < np.inf)):
                 raise DualnewtonError(f"alpha must be finite and >= 0, got {self.alpha!r}")
-        return type(self)._words(self, n)
+        return super()._specification(n)
 
-    def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
+    def _fit(self, data: Examples, before: Sequence[Result] | None) -> Any:
         super()._fit(data, before)
         # The name that the user gave, if any; plan_ has the method that ran.
         self.solver_ = self.plan_.method if self.solver == "auto" else self.solver
@@ -140,9 +140,9 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
     }
 
     class_weight: Any = None
-    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge_classifier)
+    _words: ClassVar[Words] = staticmethod(ridge_classifier)
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         data = checked(self, X, y, sample_weight, multi_output=True)
         if data.y.ndim == 1 and data.y.dtype.kind == "i":
             classes, numbers = distinct(data.y)
@@ -156,7 +156,7 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
             return data
         return data._replace(y=np.searchsorted(self.classes_, column_or_1d(data.y, warn=True)))
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if not self.fit_intercept:
             self.intercept_: Any = 0.0  # one number for all classes, as in scikit-learn

@@ -14,9 +14,9 @@ from sklearn.utils._param_validation import Interval
 from dualnewton.estimators._base import CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import huber_regressor
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.run.result import Result
 
 
@@ -60,6 +60,7 @@ class HuberRegressor(CertifiedRegressor):
     (True, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(huber_regressor)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -72,13 +73,10 @@ class HuberRegressor(CertifiedRegressor):
     max_iter: int | None = 100
     tol: float = 1e-5
 
-    def _specification(self, n: int) -> Specification:
-        return huber_regressor(self, n)
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+    def _results(self, session: Session, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         return session.solve(self._problems(data), _starts(before, *data.X.shape))
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         (result,) = results
         assert result.scale is not None

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import linear_svc, linear_svr
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Specification, Words
 from dualnewton.run.result import Result
 
 
@@ -45,7 +45,7 @@ class SupportVectorMachine(CertifiedModel):
     dual: bool | str = "auto"
     intercept_scaling: float = 1.0
 
-    def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
+    def _fit(self, data: Examples, before: Sequence[Result] | None) -> Any:
         super()._fit(data, before)
         # One integer, as in scikit-learn, at most max_iter: the fraction of an epoch that a sketch takes is not counted.
         most = int(self.n_iter_.max())
@@ -107,7 +107,7 @@ class LinearSVC(SupportVectorMachine, CertifiedClassifier):
             )
         return linear_svc(self, n)
 
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if not self.fit_intercept:
             self.intercept_: Any = 0.0  # one number for all classes, as in scikit-learn
@@ -141,6 +141,7 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
     True
     """
 
+    _words: ClassVar[Words] = staticmethod(linear_svr)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="left")],
         "loss": [StrOptions({"epsilon_insensitive", "squared_epsilon_insensitive"})],
@@ -149,10 +150,7 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
     epsilon: float = 0.0
     loss: str = "epsilon_insensitive"
 
-    def _specification(self, n: int) -> Specification:
-        return linear_svr(self, n)
-
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
+    def _take(self, data: Examples, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if self.fit_intercept:
             self.intercept_ = np.atleast_1d(self.intercept_)  # of shape (1,), as in scikit-learn

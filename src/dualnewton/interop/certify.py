@@ -9,7 +9,7 @@ import numpy as np
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop import generalised_linear  # noqa: F401 (enters the models of other libraries)
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import require_fitted, translation_of
 from dualnewton.io.dataset import Dataset
 from dualnewton.objective.certificate import Certificate
@@ -103,7 +103,7 @@ def certify(
     return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
 
 
-def _checked(X: Any, y: Any, sample_weight: Any, offset: Any) -> Data:
+def _checked(X: Any, y: Any, sample_weight: Any, offset: Any) -> Examples:
     if isinstance(X, Dataset):
         X, y, sample_weight = X.X, X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
     if not isinstance(X, matrix.Data):
@@ -116,4 +116,4 @@ def _checked(X: Any, y: Any, sample_weight: Any, offset: Any) -> Data:
     if sample_weight is not None:
         weights = np.full(n, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
         sample_weight = vector("sample_weight", weights, n, low=0.0)
-    return Data(X, y, sample_weight, None if offset is None else vector("offset", offset, n))
+    return Examples(X, y, sample_weight, None if offset is None else vector("offset", offset, n))

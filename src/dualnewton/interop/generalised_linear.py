@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.interop.parts import Data, Part, parts_of
+from dualnewton.interop.parts import Examples, Part, parts_of
 from dualnewton.interop.sklearn_objectives import chosen, refuse, translates
 from dualnewton.interop.specification import RELATIVE, Specification, mixture, specified
 
@@ -89,7 +89,7 @@ def _listed(bound: Any) -> Any:
 # Models of other libraries ---------------------------------------------------------------------------------------------------
 
 
-def _parts(model: Any, data: Data, specification: Specification) -> Iterator[Part]:
+def _parts(model: Any, data: Examples, specification: Specification) -> Iterator[Part]:
     y = np.asarray(data.y, dtype=np.float64)
     more: dict[str, Any] = {"sample_weight": data.sample_weight, "offset": data.offset}
     yield from parts_of(model, data.X, specification.objectives(data.X, y, **more))
@@ -105,7 +105,7 @@ _LINKS = {"LogLink": "log", "IdentityLink": "identity", "Log": "log", "Identity"
 
 
 @translates("GeneralizedLinearRegressorBase")
-def _glum(model: Any, data: Data) -> Iterator[Part]:
+def _glum(model: Any, data: Examples) -> Iterator[Part]:
     """glum's objective is scikit-learn's with an l1_ratio; other settings that change the objective are refused."""
     for name, plain in (("P1", "identity"), ("P2", "identity"), ("scale_predictors", False), ("A_ineq", None)):
         if isinstance(given := getattr(model, name), np.ndarray) or given != plain:
@@ -139,7 +139,7 @@ _STATSMODELS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0}
 
 
 @translates("GLMResultsWrapper", "GLMResults")
-def _statsmodels(results: Any, data: Data) -> Iterator[Part]:
+def _statsmodels(results: Any, data: Examples) -> Iterator[Part]:
     """The maximum of the likelihood without a penalty; X contains the constant column, if any, as ``exog`` does.
 
     Weights and offsets default to those of the model.
@@ -163,5 +163,5 @@ def _statsmodels(results: Any, data: Data) -> Iterator[Part]:
 
 
 @translates("RegularizedResultsWrapper", "RegularizedResults")
-def _statsmodels_regularised(results: Any, data: Data) -> Iterator[Part]:  # noqa: ARG001
+def _statsmodels_regularised(results: Any, data: Examples) -> Iterator[Part]:  # noqa: ARG001
     refuse(results, "a penalty", "statsmodels does not keep its strength: write the objective as a dualnewton.Problem.")

@@ -24,8 +24,8 @@ SHARE, FINEST = 0.1, 1e-12
 """A dual point is accurate enough if its error is at most this fraction of the gap that it proves, or of P."""
 
 
-class Data(NamedTuple):
-    """The data of a fit: float rows (C order, CSR or on disk), targets or class numbers, weights c and offsets o, if any.
+class Examples(NamedTuple):
+    """The examples of a fit: float rows (C order, CSR or on disk), targets or class numbers, weights c and offsets o, if any.
 
     ``squares`` is the sum of the squares of the entries of X in float64, if it is known.
     """

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.interop.parts import Certifiable, Data, Part, coefficients, parts_of
+from dualnewton.interop.parts import Certifiable, Examples, Part, coefficients, parts_of
 from dualnewton.interop.specification import (
     BY_ROW,
     CLASSES,
@@ -156,7 +156,7 @@ def _several(model: Any, how: str) -> str | None:
 # Models of scikit-learn ------------------------------------------------------------------------------------------------------
 
 
-Translation = Callable[[Any, Data], Iterable[Part]]
+Translation = Callable[[Any, Examples], Iterable[Part]]
 
 LIBRARIES = ("sklearn", "glum", "statsmodels")
 """The libraries whose classes are recognised by name."""
@@ -211,7 +211,7 @@ def require_fitted(model: Any) -> None:
     check_is_fitted(model)
 
 
-def _translated(model: Any, data: Data, specification: Specification) -> Iterator[Part]:
+def _translated(model: Any, data: Examples, specification: Specification) -> Iterator[Part]:
     """Return the parts of a model by its own objective, which must have a penalty."""
     for name in ("alpha", "C"):
         given: Iterable[Any] = (
@@ -250,7 +250,7 @@ for _names, _specify in (
 
 
 @translates("LogisticRegression", "LogisticRegressionCV")
-def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
+def _logistic_regression(model: Any, data: Examples) -> Iterator[Part]:
     """As :func:`logistic_regression`; ``solver="liblinear"`` adds ½(b/s)², or |b/s| for r = 1."""
     K, multi_class = len(model.classes_), getattr(model, "multi_class", "auto")
     if not getattr(model, "refit", True):
@@ -275,7 +275,7 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
 
 
 @translates("LinearSVC", "LinearSVR")
-def _liblinear_svm(model: Any, data: Data) -> Iterator[Part]:
+def _liblinear_svm(model: Any, data: Examples) -> Iterator[Part]:
     """As :func:`linear_svc` or :func:`linear_svr`, plus ½(b/s)², or |b/s| beside ‖w‖₁."""
     if getattr(model, "multi_class", "ovr") != "ovr":
         refuse(model, f"multi_class={model.multi_class!r}", "its loss couples the classes: use multi_class='ovr'.")
@@ -284,7 +284,7 @@ def _liblinear_svm(model: Any, data: Data) -> Iterator[Part]:
 
 
 @translates("SVC", "SVR")
-def _libsvm(model: Any, data: Data) -> Iterator[Part]:
+def _libsvm(model: Any, data: Examples) -> Iterator[Part]:
     """C Σ c_i φ(z_i; y_i) + ½‖w‖², b free, φ as LinearSVC or LinearSVR has it with p = 1; P is this divided by Cn.
 
     libsvm stores the nonzero entries of c_i C α_i.
@@ -315,7 +315,7 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
 
 
 @translates("OneVsRestClassifier")
-def _one_vs_rest(model: Any, data: Data) -> Iterator[Part]:
+def _one_vs_rest(model: Any, data: Examples) -> Iterator[Part]:
     """The sum of the objectives of its ``estimators_``, each fitted on labels 1 for one class and 0 for the rest."""
     signs = outputs(_class_codes(model, data.y), len(model.classes_))
     for estimator, y in zip(model.estimators_, signs, strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -467,3 +467,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value
+
+
+Words = Callable[[Any, int], Specification]
+"""Translates the parameters of an estimator into the specification of its objective on n rows."""

@@ -67,7 +67,7 @@ def _numpy_cost(facts: Facts, size: int) -> float:
     whole = size >= facts.costs.n
     smaller = facts.difficulty / math.sqrt(size)
     newton = whole and facts.has_hessian
-    epochs = facts.tuning.dual_newton_epochs if newton else expected_epochs(smaller, facts.tuning)
+    epochs = facts.tuning.last_passes if newton else expected_epochs(smaller, facts.tuning)
     return epochs * _numpy_epoch(facts, size)
 
 

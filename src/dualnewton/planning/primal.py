@@ -8,7 +8,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.facts import Facts, sketch_speed
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.working_sets import affordable, by_entries, compiles_walk, sums_at_once, takes_all, walks
+from dualnewton.planning.working_sets import affordable, compiles_walk, sums_at_once, takes_all, walks
 
 
 def newton(facts: Facts, tau: Tau) -> Plan:
@@ -57,9 +57,8 @@ def newton_cost(facts: Facts) -> float:
 
 
 def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
-    """Predict the cost of ``steps`` Newton steps by conjugate gradients, which take ``passes`` passes if losses are quadratic."""
+    """Predict the cost of ``steps`` Newton steps by conjugate gradients, which take ``passes`` passes."""
     costs, rows = facts.costs, facts.costs.first_sketch
-    passes *= 1.0 if facts.quadratic else facts.tuning.inexact_products
     return passes * (costs.data_pass + costs.applied(rows)) + steps * (costs.data_pass + costs.sketch(rows))
 
 
@@ -85,7 +84,7 @@ def _proximal_cost(facts: Facts) -> float:
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
     steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else tuning.curved_steps)
     entries = costs.stored * size / costs.d
-    if costs.sparse and not every and facts.columns == 1 and by_entries(tuning, entries, size):
+    if costs.sparse and not every and facts.columns == 1 and tuning.by_entries(entries, size):
         curvature = steps * tuning.column_sweeps * entries * tuning.rates.sparse_entry
     else:
         if every:
@@ -198,9 +197,9 @@ def speed(facts: Facts, rows: int) -> float:
     n ≥ d, the diagonal is known exactly: relative to it, the largest eigenvalue is at most the number of stored entries per row.
     Conjugate gradients take about ½√κ steps for each factor e of the error, κ the ratio of the eigenvalues.
     """
-    if math.sqrt(facts.costs.d / rows) < facts.tuning.sketch_error:
+    if rows > facts.costs.d:
         return sketch_speed(rows, facts.costs.d, facts.tuning)
     if facts.matrix_free and facts.costs.n >= facts.costs.d:
         return 1.0 / max(1.0, 0.5 * math.sqrt(facts.costs.stored / facts.costs.n))
     missed = (facts.conditioning - 1.0) * facts.costs.n / rows
-    return 1.0 / max(1.0, facts.tuning.missed_curvature * math.sqrt(1.0 + missed))
+    return 1.0 / max(1.0, 0.5 * math.sqrt(1.0 + missed))

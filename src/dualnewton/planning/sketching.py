@@ -11,13 +11,14 @@ from dualnewton.matrix.protocol import Data
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import sketch_speed
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.solvers.primal.decisions import Decisions, Policy
 
 LARGEST_LOGARITHM = 700.0
 """Upper limit for the logarithm of a factor, whose exponential is finite."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sketching:
+class Sketching(Decisions):
     """The :class:`dualnewton.solvers.primal.decisions.Decisions` of the primal methods, by predicted costs.
 
     Attributes
@@ -34,7 +35,6 @@ class Sketching:
         return cls(Costs.of(data.profile, tuning))
 
     def on(self, data: Data) -> Sketching:
-        """Return the decisions for other data, such as a sample of the rows."""
         return Sketching.of(data, self.costs.tuning)
 
     def policy(self, tol: float, first: int, *, newton: bool, columns: int, quadratic: bool) -> SketchPolicy:
@@ -42,11 +42,9 @@ class Sketching:
         return SketchPolicy(self.costs.with_columns(columns), tol, first, newton=newton, quadratic=quadratic)
 
     def is_matrix_free(self, features: int) -> bool:
-        """Whether Newton's method forms neither an n×n nor a d×d matrix."""
         return min(self.costs.n, features) > self.costs.tuning.largest_matrix
 
     def keeps_rows(self, rows: int, features: int) -> bool:
-        """Whether the curvature of ``rows`` rows is stored as these rows instead of a d×d matrix."""
         return rows < features and features > self.costs.tuning.always_square
 
     def considers_single(self, rows: int) -> bool:
@@ -59,17 +57,14 @@ class Sketching:
         return large and tuning.rates.single_is_faster and not costs.by_pairs(rows, rows / costs.n * costs.pairs)
 
     def refines(self, rows: int, products: int) -> bool:
-        """Whether this many products with the Hessian of all rows cost less than its sum over ``rows`` rows."""
         return products * (self.costs.data_pass + self.costs.applied(rows)) < self.costs.sketch(rows)
 
     @property
     def updated_share(self) -> float:
-        """The share of the rows up to which a sum over all rows is updated by those whose weight has changed."""
         return self.costs.tuning.updated_share
 
     @property
     def first_preconditioner(self) -> int:
-        """The number of rows of the first preconditioner of conjugate gradients."""
         return self.costs.first_sketch
 
     def preconditioner(self, rows: int, products: float) -> int:
@@ -121,7 +116,7 @@ class SketchState:
     settled: bool = False
 
 
-class SketchPolicy:
+class SketchPolicy(Policy):
     """Decides when a model computes a sketch, and of how many rows, by counted work and not by a clock.
 
     Parameters
@@ -151,7 +146,6 @@ class SketchPolicy:
 
     @cached_property
     def most(self) -> int:
-        """The largest number of rows of any sketch."""
         if self.first >= self.costs.n:
             return self.first
         return max(self.first, self.costs.affordable_sketch(self.costs.tuning.dearest_sketch))
@@ -167,19 +161,15 @@ class SketchPolicy:
 
     @property
     def rows(self) -> int:
-        """The rows of the last requested sketch; zero for a diagonal."""
         return self.state.rows
 
     def ask_for(self, rows: int) -> None:
-        """Set the rows of the next sketch."""
         self.state = replace(self.state, rows=rows)
 
     def start(self, rows: int) -> None:
-        """Record that the model starts at its solution on a sample of ``rows`` rows, with their Hessian."""
         self.state = replace(self.state, rows=rows, settled=True)
 
     def begin(self, decrement: float, active: int) -> None:
-        """Record gᵀB⁻¹g of the first step on a new sketch, and the number of rows with nonzero curvature."""
         self.state = replace(self.state, decrements=(decrement,), noisy=False, chosen=None, active=active)
 
     def watch(self, decrement: float, value: float, step_length: float) -> None:
@@ -201,11 +191,9 @@ class SketchPolicy:
 
     @property
     def age(self) -> int:
-        """The number of steps on this sketch."""
         return len(self.state.decrements) - 1
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
-        """Whether another sketch costs less than the passes that it is expected to save."""
         if self.newton:
             return True
         state = self.state
@@ -309,7 +297,6 @@ class SketchPolicy:
 
     @property
     def next_rows(self) -> int:
-        """The number of rows of the next sketch."""
         rows = self.state.rows
         if self.state.chosen is not None:
             return self.state.chosen

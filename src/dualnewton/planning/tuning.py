@@ -81,7 +81,7 @@ class Tuning(Crossovers):
     newton_passes : float
         Passes of Newton's method from w = 0 to a relative gap of 1e-6.
     last_passes : float
-        Those of them that are near the optimum, and those of a quadratic loss.
+        Those of them that are near the optimum, those of a quadratic loss, and those on the dual with all examples in one block.
     near_passes : float
         The same from the solution of a similar problem (warm start).
     certificate_passes : float
@@ -90,20 +90,16 @@ class Tuning(Crossovers):
         Number of selections of rows by their weights that take as long, apart from reading the weights, as the call of a pass.
     sketches, settled_sketches : float
         Sketches per run of sketched Newton from w = 0; and for quadratic losses, or from the solution of a similar problem.
-    sketch_power, sketch_error : float
-        A step on a sketch divides the gap by the power ``sketch_power`` of 1/e, for e = √(features/rows) up to ``sketch_error``.
+    sketch_power : float
+        A step on a sketch of more rows than features divides the gap by this power of √(rows/features).
     doublings : int
         Sizes of sketches that are compared, each with twice the rows of the one before.
     diagonal_passes, sketch_needed, slow_diagonal : float
         If a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: the least number of
         passes it then takes; the share of badly conditioned runs that need a sketch later; and the multiple of these passes
         that the bound of conjugate gradients exceeds in a badly conditioned run.
-    missed_curvature : float
-        Passes per factor e of the gap, divided by the square root of the curvature that a sketch of few rows leaves out.
     changed_rows : float
         For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
-    inexact_products : float
-        Factor on the Hessian products of conjugate gradients since each Newton step restarts them.
     softmax_passes, softmax_passes_per_root, softmax_slowdown, softmax_spread : float
         Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
         per root · √K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of
@@ -120,8 +116,6 @@ class Tuning(Crossovers):
         For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
     epochs_fixed, epochs_per_conditioning : float
         Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
-    dual_newton_epochs : float
-        Epochs of SDNA with all examples in one block, which is Newton's method on the dual.
     numpy_epoch_passes : float
         Passes that cost as much as the products with X in an epoch of NumPy rounds.
     kinked_epochs : float
@@ -221,8 +215,6 @@ class Tuning(Crossovers):
     wide_walk, wide_walk_share : int, float
         Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
         entries of X than this share of ``small_entries``.
-    matrix_entries : float
-        A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
 
     kink_system, late_kink_gap, late_kink_factor : int, float, float
         Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which it
@@ -294,14 +286,11 @@ class Tuning(Crossovers):
     sketches: float = 5.0
     settled_sketches: float = 1.5
     sketch_power: float = 1.5
-    sketch_error: float = 0.9
     doublings: int = 6
     diagonal_passes: float = 25.0
     sketch_needed: float = 1.0 / 3.0
     slow_diagonal: float = 4.0
-    missed_curvature: float = 0.25
     changed_rows: float = 0.1
-    inexact_products: float = 1.5
     softmax_passes: float = 1.0
     softmax_passes_per_root: float = 4.5
     softmax_slowdown: float = 3.0
@@ -313,7 +302,6 @@ class Tuning(Crossovers):
     paired_rows: float = 0.4
     epochs_fixed: float = 4.0
     epochs_per_conditioning: float = 2.5
-    dual_newton_epochs: float = 3.0
     numpy_epoch_passes: float = 10.0
     kinked_epochs: float = 6.0
     kinked_rounds_fixed: float = 6.0
@@ -384,7 +372,6 @@ class Tuning(Crossovers):
     summed_features: int = 256
     wide_walk: int = 32
     wide_walk_share: float = 0.25
-    matrix_entries: float = 2.0
     # Direct solutions
     kink_system: int = 2000
     late_kink_gap: float = 1e-8

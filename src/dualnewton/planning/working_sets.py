@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,29 +11,11 @@ from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.solvers.crossovers import Sizes
 
 
-@dataclass(frozen=True)
-class SetSizes:
-    """Sizes of working sets, chosen by predicted costs; see :class:`dualnewton.solvers.prox.working_set.Sizes`.
-
-    Attributes
-    ----------
-    every : bool
-        Whether each step is over all features.
-    least, most : int
-        Minimum and maximum number of features of a working set.
-    tuning : Tuning
-        The tuned numbers.
-    rough : int, optional
-        Number of features from which on a Newton step costs more than a pass.
-    """
-
-    every: bool
-    least: int
-    most: int
-    tuning: Tuning = DEFAULT
-    rough: int | None = None
+class SetSizes(Sizes):
+    """Sizes of working sets, chosen by predicted costs."""
 
     @classmethod
     def of(cls, data: Data, tuning: Tuning = DEFAULT, *, columns: int = 1, once: bool, compiled: bool) -> SetSizes:
@@ -57,19 +38,6 @@ class SetSizes:
             rough = math.ceil((6.0 * Costs.of(profile, tuning).data_pass * tuning.rates.factorise) ** (1.0 / 3.0))
         return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning, rough)
 
-    def is_rough(self, features: int) -> bool:
-        """Whether models of this many features are solved roughly while others may be missing."""
-        return self.rough is not None and features >= self.rough
-
-    def by_entries(self, stored: int, features: int) -> bool:
-        """Whether sparse features with this many stored entries are updated one by one, without their matrix."""
-        return by_entries(self.tuning, stored, features)
-
-
-def by_entries(tuning: Tuning, stored: float, features: float) -> bool:
-    """Whether the matrix of sparse features is not formed, since it has many more entries than the features."""
-    return tuning.matrix_entries * stored < features**2
-
 
 def affordable(costs: Costs) -> int:
     """Return the number of features whose matrix costs about a pass."""
@@ -89,7 +57,7 @@ def takes_all(costs: Costs, *, once: bool) -> bool:
     that of some, whose rows are transposed, scaled and often dense.
     """
     tuning = costs.tuning
-    one_by_one = is_thin(costs) and by_entries(tuning, costs.stored, costs.d)
+    one_by_one = is_thin(costs) and tuning.by_entries(costs.stored, costs.d)
     few = costs.d <= (tuning.least_set if one_by_one else tuning.most_together)
     return few and costs.d <= (tuning.large_set_factor if once or costs.sparse else 1.0) * affordable(costs)
 

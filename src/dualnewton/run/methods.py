@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import fits_one_block
+from dualnewton.planning.tuning import Tuning
 from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
@@ -33,6 +34,10 @@ from dualnewton.solvers.outer.proximal_point import ProximalPoint
 from dualnewton.solvers.outer.scale_search import ScaleSearch
 from dualnewton.solvers.outer.unpenalised import NewtonWithoutPenalty
 from dualnewton.solvers.protocol import Method, Request
+
+if TYPE_CHECKING:
+    from dualnewton.objective.moments import Moments
+    from dualnewton.solvers.prox.paths import Paths
 
 SCHEMES: dict[str | None, Any] = {
     "smoothing": ProximalPoint, "scale": ScaleSearch, "no penalty": NewtonWithoutPenalty
@@ -160,22 +165,29 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
 
 def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request, *, compiled: bool) -> Method:
     """Build the method that solves one least-squares model along decreasing penalties."""
-    from dualnewton.objective.moments import Moments, origin_of
     from dualnewton.solvers.prox.least_squares import LeastSquares
-    from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths
 
-    c, tuning, free = problem.c, request.tuning, problem.fit_intercept
-    y = problem.y if problem.offset is None else problem.y - problem.offset
-    paths: Paths
-    if sums_at_once(problem, tuning):
-        moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
-        paths = FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled)
-    else:
-        rows = np.flatnonzero(c > 0.0)
-        groups = Groups([rows], [c[rows]], np.ones((1, 1)))
-        sizes = SetSizes.of_paths(1, tuning, data.profile)
-        paths = FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes)
+    tuning = request.tuning
+    paths, _ = paths_of(problem, data, tuning, summed=sums_at_once(problem, tuning), compiled=compiled)
     return LeastSquares(problem, paths, start, tol=request.tol, ladder=ladder(data.profile, tuning))
+
+
+def paths_of(
+    problem: Problem, data: Data, tuning: Tuning, *, summed: bool, compiled: bool
+) -> tuple[Paths, Moments | None]:
+    """Return the models of one least-squares problem that walk along penalties; with the moments of its rows, if ``summed``."""
+    from dualnewton.objective.moments import Moments, origin_of
+    from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups
+
+    c, free = problem.c, problem.fit_intercept
+    y = problem.y if problem.offset is None else problem.y - problem.offset
+    if summed:
+        moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
+        return FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled), moments
+    rows = np.flatnonzero(c > 0.0)
+    groups = Groups([rows], [c[rows]], np.ones((1, 1)))
+    sizes = SetSizes.of_paths(1, tuning, data.profile)
+    return FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes), None
 
 
 def _engine(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, n_threads: int) -> Engine:

@@ -12,15 +12,16 @@ from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import certify_models
-from dualnewton.objective.moments import Moments, Verifier, origin_of
+from dualnewton.objective.moments import Verifier
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import direct_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
+from dualnewton.planning.working_sets import compiles_paths, sums_moments
 from dualnewton.run.loop import solve
+from dualnewton.run.methods import paths_of
 from dualnewton.run.result import Result, direct_result
 from dualnewton.run.track import proved
-from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
+from dualnewton.solvers.prox.paths import Stretch
 from dualnewton.solvers.prox.subproblem import Penalty
 
 WELL_BELOW = 0.3
@@ -65,10 +66,14 @@ def solve_path(
     penalties = [base.times(lam / problem.lam) for lam in lams]
     goals = [WELL_BELOW * tol * float(penalty.threshold.min()) for penalty in penalties]
     with one_blas_thread:
-        paths, verifier = _walk_of(problem, tuning)
+        summed, compiled = sums_moments(problem.data.profile, tuning), compiles_paths(problem.d, tuning)
+        paths, moments = paths_of(problem, problem.data, tuning, summed=summed, compiled=compiled)
+        # Models are certified from the moments, without passes over the data, if these suffice.
+        plain = problem.offset is None and not duals
+        verifier = Verifier(moments, problem) if plain and moments is not None else None
         for stretch in paths.along(penalties, goals, lambda: time.perf_counter() > deadline):
             posed = [like(problem, lam=float(lam)) for lam in lams[len(results) : len(results) + len(stretch.W)]]
-            results += _certified(posed, stretch, tol, None if duals else verifier)
+            results += _certified(posed, stretch, tol, verifier)
     for k, lam in enumerate(lams):  # the last ones are missing if they use too many features for a matrix
         if k < len(results) and results[k].converged:
             continue
@@ -78,21 +83,6 @@ def solve_path(
         found = solve(own, tol=tol, max_epochs=max_epochs, time_limit=rest, warm_start=start, tuning=tuning)
         results[k : k + 1] = [found]
     return results
-
-
-def _walk_of(problem: Problem, tuning: Tuning) -> tuple[Paths, Verifier | None]:
-    """Return the path solver, and the verifier that certifies its models without passes over the data, if there is one."""
-    data, c, free = problem.data, problem.c, problem.fit_intercept
-    y = problem.y if problem.offset is None else problem.y - problem.offset
-    compiled = compiles_paths(problem.d, tuning)
-    if sums_moments(data.profile, tuning):
-        moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
-        paths = FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled)
-        return paths, Verifier(moments, problem) if problem.offset is None else None
-    rows = np.flatnonzero(c > 0.0)
-    groups = Groups([rows], [c[rows]], np.ones((1, 1)))
-    sizes = SetSizes.of_paths(1, tuning, data.profile)
-    return FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes), None
 
 
 def _certified(

@@ -1,4 +1,4 @@
-"""The tuned numbers that solvers are given: sizes from which on one way of computing the same takes less time than another."""
+"""What solvers are given by the planner: tuned numbers, and the sizes of working sets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Crossovers:
-    """The part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: numbers without rates of a machine.
+    """Sizes from which on one way of computing the same takes less time than another.
+
+    They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: no rates of a machine.
 
     Attributes
     ----------
@@ -44,6 +46,8 @@ class Crossovers:
         Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
     thin_share : float
         Share of nonzero entries up to which gathered features stay sparse.
+    matrix_entries : float
+        A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
     kernel_coordinates : int
         Coordinates of a working set up to which one kernel does sweeps and Newton steps; beyond it, LAPACK factorises faster.
     sweeps_divisor, joint_sweeps_divisor : float
@@ -71,11 +75,44 @@ class Crossovers:
     wide_matrix: int = 512
     path_ladder: float = 0.3
     thin_share: float = 0.05
+    matrix_entries: float = 2.0
     kernel_coordinates: int = 1 << 10
     sweeps_divisor: float = 36.0
     joint_sweeps_divisor: float = 4.0
     joint_factor: int = 1500
 
+    def by_entries(self, stored: float, features: float) -> bool:
+        """Whether sparse features with this many stored entries are updated one by one, without their matrix."""
+        return self.matrix_entries * stored < features**2
+
 
 USUAL = Crossovers()
 """The default numbers."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many coordinates a step takes, and whether it forms their matrix: comparisons of costs, made by the planner.
+
+    Attributes
+    ----------
+    every : bool
+        Whether each step is over all coordinates.
+    least, most : int
+        Minimum and maximum number of coordinates of a working set; zero if all take part.
+    tuning : Crossovers
+        The tuned numbers of the solver.
+    rough : int, optional
+        Number of features from which on a Newton step costs more than a pass: models of so many are solved roughly while others
+        may be missing.
+    """
+
+    every: bool
+    least: int
+    most: int
+    tuning: Crossovers = USUAL
+    rough: int | None = None
+
+    def is_rough(self, features: int) -> bool:
+        """Whether models of this number of features are solved roughly while others may be missing."""
+        return self.rough is not None and features >= self.rough

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.regularizers.joint import feature_norms
-from dualnewton.solvers.crossovers import Crossovers
+from dualnewton.solvers.crossovers import Crossovers, Sizes
 from dualnewton.solvers.prox.joint import JointDescent
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of, sweeps
 from tuned import tuned
@@ -216,7 +216,7 @@ def test_it_agrees_with_scikit_learn(r, fit_intercept):
 def test_features_that_the_gap_excludes_are_zero_at_the_optimum():
     problem = make(n=40, d=60, share=0.3, fit_intercept=True)
     best = dn.solve(problem, tol=1e-14).w
-    sizes = _Sizes()
+    sizes = Sizes(False, 60, 60, Crossovers(largest_matrix=60))  # only the gap leaves features out
     starts = [(np.zeros(best.shape), problem.best_intercept(np.zeros(best.shape)))]
     method = JointDescent([problem], problem.data, starts, tol=1e-12, compiled=False, sizes=sizes)
     excluded = []
@@ -225,15 +225,6 @@ def test_features_that_the_gap_excludes_are_zero_at_the_optimum():
         excluded.append(np.setdiff1d(np.arange(60), method.tasks[0].working_set(method.models[0])))
         assert not best[:, excluded[-1]].any()
     assert excluded[-1].size > 30
-
-
-class _Sizes:
-    """Working sets of any size: only the gap leaves features out."""
-
-    every, least, most, tuning = False, 60, 60, Crossovers(largest_matrix=60)
-
-    def by_entries(self, *_):
-        return False
 
 
 def test_equal_weights_and_repeated_rows_are_the_same():

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data, falling_grid, in_unit_interval, strengths
+from dualnewton.estimators._validation import Examples, falling_grid, in_unit_interval, strengths
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
@@ -61,7 +61,7 @@ class Search:
     def __init__(
         self,
         session: GridSession,
-        data: Data,
+        data: Examples,
         folds: Folds,
         ratios: Sequence[float],
         grids: Sequence[np.ndarray],
@@ -149,7 +149,7 @@ class AlphaSearch(CrossValidated):
 
     # Shared ------------------------------------------------------------------------------------------------------------
 
-    def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
+    def _search(self, data: Examples, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
         splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
@@ -186,7 +186,7 @@ class AlphaSearch(CrossValidated):
             count = len(found) // len(folds)
             yield whole, [found[low : low + count] for low in range(0, len(found), count)]
 
-    def _grid(self, data: Data, ratio: float) -> np.ndarray:
+    def _grid(self, data: Examples, ratio: float) -> np.ndarray:
         """Return the values of alpha for an l1_ratio, from the largest to the smallest."""
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]

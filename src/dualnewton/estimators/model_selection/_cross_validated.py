@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import _raise_for_params
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Examples
 from dualnewton.row_arrays import on_host
 
 
@@ -51,7 +51,7 @@ class CrossValidated(CertifiedModel):
         """Return the values to choose from, if they do not depend on the data; raise an error if one is not allowed."""
         raise NotImplementedError
 
-    def _search(self, data: Data, values: Any, params: dict[str, Any]) -> None:
+    def _search(self, data: Examples, values: Any, params: dict[str, Any]) -> None:
         """Fit all models and set all attributes; ``params`` are metadata for the splitter and the scorer."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class CrossValidated(CertifiedModel):
         self._search(self._checked_for_folds(X, y, sample_weight), values, params)
         return self._beside(X)
 
-    def _checked_for_folds(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _checked_for_folds(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         """Check the arguments of ``fit``; folds select rows in memory or on disk."""
         data = self._checked(X, y, sample_weight)
         able = data.matrix.capabilities

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.coordinates import Factor
 from dualnewton.planning.direct import decomposes
@@ -21,16 +21,16 @@ from dualnewton.run.track import proved
 class FewCoordinates:
     """One factor of the n×n Gram matrix of the rows, for all values, folds and classes; the penalty must be ½‖w‖²."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Examples) -> None:
         self.factor = Factor.of(data.matrix)
 
     @staticmethod
-    def pay(data: Data, tuning: Tuning) -> bool:
+    def pay(data: Examples, tuning: Tuning) -> bool:
         """Whether there are fewer examples than features, and the n×n Gram matrix is cheap enough."""
         n, d = data.X.shape
         return n < d and data.matrix.capabilities.whole and decomposes(n, d, tuning)
 
-    def of(self, data: Data) -> Data:
+    def of(self, data: Examples) -> Examples:
         """Return the data in these coordinates."""
         return data._replace(X=self.factor.rows, squares=None)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 
 LARGEST_CODE = 1 << 30
 """Bound of the codes of the training sets that a row is in."""
@@ -88,6 +88,6 @@ def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
     return rows[np.asarray(part)] if np.size(part) else rows[:0]
 
 
-def indexed(data: Data) -> Any:
+def indexed(data: Examples) -> Any:
     """Return X for scikit-learn's splitters, which use its number of rows; for rows on disk, a column of zeros."""
     return data.X if data.matrix.capabilities.whole else np.broadcast_to(0.0, (data.matrix.n, 1))

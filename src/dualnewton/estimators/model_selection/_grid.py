@@ -12,7 +12,7 @@ import numpy as np
 
 from dualnewton.estimators._session import starts
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
@@ -60,7 +60,7 @@ class OverFolds:
             return whole or last
         return [replace(start, w=mine.w, intercept=mine.intercept) for start, mine in zip(whole, last, strict=True)]
 
-    def _posed(self, specification: Specification, data: Data) -> Sequence[Problem]:
+    def _posed(self, specification: Specification, data: Examples) -> Sequence[Problem]:
         first, *others = self.weightings
         pose: Any = super()._posed  # type: ignore[misc]
         problems = pose(specification, data._replace(sample_weight=first))
@@ -109,7 +109,7 @@ class _Trail:
 def fit_together(
     session: GridSession,
     members: Sequence[Any],
-    data: Data,
+    data: Examples,
     weightings: Sequence[np.ndarray | None],
     before: Sequence[Sequence[Result]] | None = None,
 ) -> list[list[Result]]:
@@ -130,7 +130,7 @@ def fit_together(
 def walk_values(
     session: GridSession,
     members: Iterable[tuple[str, Any]],
-    data: Data,
+    data: Examples,
     c: np.ndarray | None,
     of_folds: Sequence[np.ndarray],
 ) -> Iterator[tuple[list[Result], list[Result]]]:

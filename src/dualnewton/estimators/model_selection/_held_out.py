@@ -14,7 +14,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.row_arrays import on_host
 
 Key = TypeVar("Key")
@@ -36,7 +36,7 @@ class HeldOut:
         The score. A user's own function may read the rows, and therefore needs rows in memory.
     """
 
-    def __init__(self, data: Data, folds: Folds, scoring: Any = None) -> None:
+    def __init__(self, data: Examples, folds: Folds, scoring: Any = None) -> None:
         self.data, self.folds = data, folds
         able = data.matrix.capabilities
         self.selects = able.whole

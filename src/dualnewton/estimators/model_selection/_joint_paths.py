@@ -19,7 +19,7 @@ from dualnewton.estimators.model_selection._alphas import Scored
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.moments import Centred, Verifier
@@ -69,7 +69,7 @@ class Path(NamedTuple):
 class JointPaths:
     """The paths of all folds, and of all rows."""
 
-    def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+    def __init__(self, session: GridSession, data: Examples, folds: Folds, *, fit_intercept: bool) -> None:
         from dualnewton.kernels import blas, joint  # loads Numba
 
         self.session, self.kernel, self.sweep = session, joint.path, sweep_of(compiled=True)
@@ -78,7 +78,7 @@ class JointPaths:
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
         self._prepare(n, c, data, folds, fit_intercept=fit_intercept)
 
-    def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+    def _prepare(self, n: int, c: np.ndarray, data: Examples, folds: Folds, *, fit_intercept: bool) -> None:
         moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
         self.n, self.moments = n, [each.times(n / each.total) for each in moments]
         self.centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
@@ -189,7 +189,7 @@ class JointColumns(JointPaths):
     See :mod:`dualnewton.solvers.prox.joint_paths`.
     """
 
-    def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+    def _prepare(self, n: int, c: np.ndarray, data: Examples, folds: Folds, *, fit_intercept: bool) -> None:
         self.n, self.data, self.weights = n, data, folds.weights(c)
         self.fit_intercept = fit_intercept
 

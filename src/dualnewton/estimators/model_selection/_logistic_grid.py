@@ -21,7 +21,7 @@ from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._neighbours import Neighbours
 from dualnewton.estimators.model_selection._proofs import Model, Proofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.planning.direct import fits_values_together
@@ -76,7 +76,7 @@ class Grid:
         scores, ends = (np.stack([array[place] for place in places]) for array in (self.scores, self.ends))
         return choice.certificate(named, scores, ends, places.index(self.best()), scored.name, scored.proofs.reason)
 
-    def take(self, place: Place, member: Any, data: Data, of_folds: list[Result], *, again: bool) -> None:
+    def take(self, place: Place, member: Any, data: Examples, of_folds: list[Result], *, again: bool) -> None:
         """Store the models of the folds for a value, with coefficients if they may be fitted again, and add their epochs."""
         before = self.outcomes[place].ravel()
         spent = [0.0 if outcome is None else outcome.n_epochs for outcome in before]
@@ -102,7 +102,7 @@ class Grid:
 class GridFits:
     """Fits the models of values, with the parameters of a LogisticRegressionCV, to the tolerance of its session."""
 
-    def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds) -> None:
+    def __init__(self, search: Any, session: GridSession, data: Examples, folds: Folds) -> None:
         self.search, self.session, self.data = search, session, data
         words = Specification("logistic", class_weight=search.class_weight)
         self.c = words.row_weights(data.y, search.classes_, data.sample_weight)
@@ -181,7 +181,7 @@ class Scored:
     ``params`` are the metadata for the scorer.
     """
 
-    def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds, params: dict[str, Any]) -> None:
+    def __init__(self, search: Any, session: GridSession, data: Examples, folds: Folds, params: dict[str, Any]) -> None:
         self.search, self.data, self.folds = search, data, folds
         self.held_out = HeldOut(data, folds, search.scoring)
         own = search.scoring in (None, "warn", "accuracy")
@@ -258,7 +258,7 @@ class _OverFolds(OverFolds, LogisticRegression):
     def _log_strength(self) -> float:
         return -math.log(self.C)
 
-    def _results(self, session: Any, data: Data, before: Sequence[Result] | None) -> list[Result]:
+    def _results(self, session: Any, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         if self.few is None or self.l1_ratio or math.isinf(self.C):
             return self._fitted_results(session, data, before)
         last, self.last = self.last, self.few.starts(self.last)
@@ -266,7 +266,7 @@ class _OverFolds(OverFolds, LogisticRegression):
         self.last = last
         return self.few.lifted(session, self._problems(data), found)
 
-    def _fitted_results(self, session: Any, data: Data, before: Sequence[Result] | None) -> list[Result]:
+    def _fitted_results(self, session: Any, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         several = len(self.weightings) > 1
         if self.neighbours is None or before is None or not several or math.isinf(self.C) or self.l1_ratio:
             return super()._results(session, data, before)
@@ -287,7 +287,7 @@ class _Fitted(LogisticRegression):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
-def _joined(member: Any, data: Data, results: Sequence[Result]) -> np.ndarray:
+def _joined(member: Any, data: Examples, results: Sequence[Result]) -> np.ndarray:
     """Return coefficients and intercepts side by side, in the shapes and the precision of the class."""
     member._take(data, results)
     return np.column_stack([member.coef_, member.intercept_]) if member.fit_intercept else member.coef_

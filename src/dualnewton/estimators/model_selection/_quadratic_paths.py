@@ -21,7 +21,7 @@ from dualnewton.estimators.model_selection._alphas import Scored, Walk
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._session import TOGETHER, GridSession, Outcome
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.moments import Verifier
@@ -108,7 +108,7 @@ class QuadraticPaths(ABC):
     paths: Paths
     moments: FoldMoments | None = None
 
-    def __init__(self, session: GridSession, data: Data, folds: Folds, pose: Callable[[float], Any]) -> None:
+    def __init__(self, session: GridSession, data: Examples, folds: Folds, pose: Callable[[float], Any]) -> None:
         self.session, self.data, self.pose = session, data, pose
         self.weightings = folds.and_all_rows().relative_weights(data.sample_weight)
         c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
@@ -251,7 +251,7 @@ class _ByColumns(QuadraticPaths):
         return self.session.solve([problem])
 
 
-def quadratic_paths(session: GridSession, data: Data, folds: Folds, pose: Callable[[float], Any]) -> QuadraticPaths:
+def quadratic_paths(session: GridSession, data: Examples, folds: Folds, pose: Callable[[float], Any]) -> QuadraticPaths:
     """Return the paths of all folds, from moments or from columns, whichever suits the data.
 
     ``pose`` returns the estimator (:class:`OverFolds`) that poses the problems for an l1_ratio and some alpha.

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Examples
 from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
 from dualnewton.estimators.model_selection import choice
 from dualnewton.estimators.model_selection._alphas import AlphaSearch, Scored, Search, Walk
@@ -126,7 +126,7 @@ class LassoCV(ElasticNetCV):
 class _Errors:
     """The weighted mean squared errors on the rows that each fold holds out."""
 
-    def __init__(self, data: Data, folds: Folds, moments: FoldMoments | None = None) -> None:
+    def __init__(self, data: Examples, folds: Folds, moments: FoldMoments | None = None) -> None:
         self.data, self.tests = data, list(map(np.sort, folds.tests))
         self.held_out = HeldOut(data, Folds(folds.counts, self.tests))
         self.residuals = [self._residuals(moments, fold) for fold in range(len(folds))]

@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import _raise_for_params
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data, falling_grid, strengths
+from dualnewton.estimators._validation import Examples, falling_grid, strengths
 from dualnewton.estimators.glm import (
     GammaRegressor,
     GeneralizedLinearRegressor,
@@ -104,7 +104,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
     def _set_errors(self, errors: np.ndarray) -> None:
         self.deviance_path_ = errors
 
-    def _deviances(self, data: Data, folds: Folds, results: Sequence[Result]) -> list[float]:
+    def _deviances(self, data: Examples, folds: Folds, results: Sequence[Result]) -> list[float]:
         """Return the mean deviance of the model of each fold on the rows that it holds out."""
         margins = on_host(data.matrix.times(np.column_stack([result.w for result in results])))
         margins = margins + np.array([result.intercept for result in results])
@@ -120,7 +120,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
                 found.append(float(mean_tweedie_deviance(data.y[rows], mean, sample_weight=c, power=power)))
         return found
 
-    def _grid(self, data: Data, ratio: float) -> np.ndarray:
+    def _grid(self, data: Examples, ratio: float) -> np.ndarray:
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=False))[::-1]
         (problem,) = self._first_member()._problems(data)

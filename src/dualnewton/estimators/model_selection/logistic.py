@@ -25,7 +25,7 @@ from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._logistic_grid import Grid, GridFits, Scored, parted
 from dualnewton.estimators.model_selection._session import GridSession, certified, of_each
 from dualnewton.estimators.model_selection.choice import BOUNDS, ChoiceCertificate
-from dualnewton.interop.parts import Data
+from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import NAMED
 from dualnewton.run.result import Result, Status
 
@@ -115,7 +115,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
     certify_choice: bool = False
     use_legacy_attributes: Any = "warn"
 
-    def _search(self, data: Data, values: tuple[np.ndarray, list[float]], params: dict[str, Any]) -> None:
+    def _search(self, data: Examples, values: tuple[np.ndarray, list[float]], params: dict[str, Any]) -> None:
         weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {**params, **weights})
         labels = self.classes_[data.y]
@@ -211,7 +211,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
 
     # Scores and choice -------------------------------------------------------------------------------------------------
 
-    def _final_model(self, session: GridSession, data: Data, grid: Grid) -> list[Result]:
+    def _final_model(self, session: GridSession, data: Examples, grid: Grid) -> list[Result]:
         """Return the model of all rows for the best values, or the mean of the best model of each fold."""
         if self.refit:
             r, k = grid.best()
@@ -223,7 +223,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         mean = np.mean([grid.coefs[place][fold] for fold, place in enumerate(best)], axis=0)
         return self._certified_mean(data, mean, self._at(C, self._final.l1_ratio))
 
-    def _refined(self, session: GridSession, data: Data, found: list[Result], member: Any) -> list[Result]:
+    def _refined(self, session: GridSession, data: Examples, found: list[Result], member: Any) -> list[Result]:
         """Continue to ``tol``, and to a smaller gap if that is cheap: the final model is fitted as accurately as possible."""
         problems = member._problems(data)
         if member.penalty is None or math.isinf(member.C) or session.is_over:
@@ -234,7 +234,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         exact = session.goal < session.tol and all(result.converged for result in found)
         return session.solve(problems, found, tol=FINAL) if exact else found
 
-    def _certified_mean(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:
+    def _certified_mean(self, data: Examples, coefs: np.ndarray, member: Any) -> list[Result]:
         """Certify mean coefficients as a model with the penalty of ``member``."""
         member.C = min(member.C, LARGEST)
         problems = member._problems(data)

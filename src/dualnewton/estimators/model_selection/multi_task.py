@@ -11,7 +11,7 @@ import numpy as np
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Examples
 from dualnewton.estimators.elastic_net import ElasticNet
 from dualnewton.estimators.model_selection._alphas import AlphaSearch, Scored, Search, Walk
 from dualnewton.estimators.model_selection._folds import Folds
@@ -109,7 +109,7 @@ class MultiTaskLassoCV(MultiTaskElasticNetCV):
 class _Errors:
     """The mean squared errors over the held-out rows of each fold (weighted) and the outputs."""
 
-    def __init__(self, data: Data, folds: Folds) -> None:
+    def __init__(self, data: Examples, folds: Folds) -> None:
         self.data, self.tests = data, [np.sort(rows) for rows in folds.tests]
 
     def of(self, fold: int, results: Sequence[Result]) -> float:

@@ -21,7 +21,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._validation import Data, strengths
+from dualnewton.estimators._validation import Examples, strengths
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds, indexed
@@ -37,7 +37,7 @@ from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
-from dualnewton.interop.specification import Specification
+from dualnewton.interop.specification import Words
 from dualnewton.losses import Squared
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
@@ -102,7 +102,7 @@ class RidgeSearch(CrossValidated):
     alpha_per_target: bool = False
     max_iter: int | None = None
 
-    def _search(self, data: Data, values: np.ndarray, params: dict[str, Any]) -> None:
+    def _search(self, data: Examples, values: np.ndarray, params: dict[str, Any]) -> None:
         posed = self._as_numbers(data)
         if posed.sample_weight is not None:
             params["sample_weight"] = posed.sample_weight
@@ -116,7 +116,7 @@ class RidgeSearch(CrossValidated):
             splits = cv.split(indexed(data), labels, **given.splitter.split)
             self._by_folds(posed, values, Folds.of(splits, len(labels), data.sample_weight), given.scorer.score)
 
-    def _as_numbers(self, data: Data) -> Data:
+    def _as_numbers(self, data: Examples) -> Examples:
         """Return the data of the least-squares problems: numbers as targets, and all weights of the rows."""
         return data
 
@@ -136,7 +136,7 @@ class RidgeSearch(CrossValidated):
                 )
         return values
 
-    def _posed_at(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
+    def _posed_at(self, data: Examples, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
         """Return the problems of one value, for each weighting of the rows and each output."""
         first, *others = weightings
         n, loss, targets = len(data.y), Squared(), np.ascontiguousarray(data.y.reshape(len(data.y), -1).T)
@@ -147,7 +147,7 @@ class RidgeSearch(CrossValidated):
 
     # One row at a time -------------------------------------------------------------------------------------------------
 
-    def _by_leaving_one_out(self, data: Data, alphas: np.ndarray, params: dict[str, Any]) -> None:
+    def _by_leaving_one_out(self, data: Examples, alphas: np.ndarray, params: dict[str, Any]) -> None:
         Y = data.y.reshape(len(data.y), -1)
         c = np.ones(len(Y)) if data.sample_weight is None else data.sample_weight
         with GridSession(self) as session:
@@ -169,7 +169,7 @@ class RidgeSearch(CrossValidated):
         self._finish(data, [each[place][k] for k, place in enumerate(chosen)], outcomes)
 
     def _scores_of_rows(
-        self, data: Data, Y: np.ndarray, c: np.ndarray, found: LeaveOneOut, params: dict[str, Any]
+        self, data: Examples, Y: np.ndarray, c: np.ndarray, found: LeaveOneOut, params: dict[str, Any]
     ) -> np.ndarray:
         apart = self.alpha_per_target and Y.shape[1] > 1
         if self.scoring is None:
@@ -188,7 +188,7 @@ class RidgeSearch(CrossValidated):
 
     # Folds -------------------------------------------------------------------------------------------------------------
 
-    def _by_folds(self, data: Data, alphas: np.ndarray, folds: Folds, params: dict[str, Any]) -> None:
+    def _by_folds(self, data: Examples, alphas: np.ndarray, folds: Folds, params: dict[str, Any]) -> None:
         scores, scorer = np.empty((len(alphas), len(folds))), self._scorer()
         outcomes: dict[int, list[list[Outcome]]] = {}
         K = data.y.shape[1] if data.y.ndim == 2 else 1
@@ -216,7 +216,7 @@ class RidgeSearch(CrossValidated):
     def _choice(
         self,
         session: GridSession,
-        data: Data,
+        data: Examples,
         folds: Folds,
         alphas: np.ndarray,
         scores: np.ndarray,
@@ -246,7 +246,7 @@ class RidgeSearch(CrossValidated):
                     return found
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
 
-    def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
+    def _fitted_model(self, data: Examples, results: Sequence[Result]) -> Any:
         """Return the model of a fold, for a scorer."""
         raise NotImplementedError
 
@@ -260,7 +260,7 @@ class RidgeSearch(CrossValidated):
 
     # Both --------------------------------------------------------------------------------------------------------------
 
-    def _finish(self, data: Data, final: list[Result], outcomes: list[list[list[Outcome]]]) -> None:
+    def _finish(self, data: Examples, final: list[Result], outcomes: list[list[list[Outcome]]]) -> None:
         self._adopt(data, final)
         each = np.array(outcomes, dtype=object)
         self.certificates_ = of_each(each, "certificate")
@@ -297,14 +297,12 @@ class RidgeCV(RidgeSearch, MultiOutputMixin, CertifiedRegressor):
     (0.01, True)
     """
 
+    _words: ClassVar[Words] = staticmethod(ridge)
     _multi_output: ClassVar[bool] = True
     _kind: ClassVar[type[CertifiedModel]] = Ridge
     _score: ClassVar[str] = "r2"
 
-    def _specification(self, n: int) -> Specification:
-        return ridge(self, n)
-
-    def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
+    def _fitted_model(self, data: Examples, results: Sequence[Result]) -> Any:
         return _Fitted()._taking(data, results)
 
     def _identity(self) -> Any:
@@ -314,7 +312,9 @@ class RidgeCV(RidgeSearch, MultiOutputMixin, CertifiedRegressor):
 class _Exact:
     """The models of folds for all values from a decomposition for each fold, and one for all rows."""
 
-    def __init__(self, model: RidgeSearch, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
+    def __init__(
+        self, model: RidgeSearch, session: GridSession, data: Examples, folds: Folds, alphas: np.ndarray
+    ) -> None:
         self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
         n, d = data.X.shape
         Y = data.y.reshape(n, -1)
@@ -366,7 +366,9 @@ class _Exact:
 class _ByPasses:
     """The models of a value in shared passes, by decreasing penalty; folds start from the model of all rows."""
 
-    def __init__(self, model: RidgeSearch, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
+    def __init__(
+        self, model: RidgeSearch, session: GridSession, data: Examples, folds: Folds, alphas: np.ndarray
+    ) -> None:
         self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
         self.whole: dict[int, list[Result]] = {}
 
@@ -399,7 +401,7 @@ def _representatives(alphas: np.ndarray) -> np.ndarray:
 
 
 def unpenalised(
-    model: RidgeSearch, session: Session, data: Data, weightings: Sequence[np.ndarray | None]
+    model: RidgeSearch, session: Session, data: Examples, weightings: Sequence[np.ndarray | None]
 ) -> list[Result]:
     """Return least squares without a penalty, as :class:`Ridge` does it, for each weighting of the rows."""
     member = Ridge(alpha=0.0, fit_intercept=model.fit_intercept)
@@ -409,7 +411,7 @@ def unpenalised(
 class _Fitted(Ridge):
     """A model of a fold, to be scored on rows that need no check."""
 
-    def _taking(self, data: Data, results: Sequence[Result]) -> _Fitted:
+    def _taking(self, data: Examples, results: Sequence[Result]) -> _Fitted:
         self._take(data, results)
         return self
 

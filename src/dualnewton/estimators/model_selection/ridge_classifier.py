@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Examples
 from dualnewton.estimators.model_selection.ridge import RidgeSearch
 from dualnewton.estimators.ridge import RidgeClassifier
 from dualnewton.interop.sklearn_objectives import ridge_classifier
@@ -59,10 +59,10 @@ class RidgeClassifierCV(RidgeSearch, RidgeClassifier):
     gcv_mode: str | None = field(default=None, init=False)
     alpha_per_target: bool = field(default=False, init=False)
 
-    def _as_numbers(self, data: Data) -> Data:
+    def _as_numbers(self, data: Examples) -> Examples:
         words = ridge_classifier(self._classifier(), len(data.y))  # the class weights do not depend on alpha
         c = words.row_weights(data.y, self.classes_, data.sample_weight)
-        return Data(data.X, np.stack(outputs(data.y, len(self.classes_)), axis=1), c)
+        return Examples(data.X, np.stack(outputs(data.y, len(self.classes_)), axis=1), c)
 
     def _classifier(self) -> Any:
         """Return an estimator of the grid with the classes of this one, not yet fitted."""
@@ -79,7 +79,7 @@ class RidgeClassifierCV(RidgeSearch, RidgeClassifier):
         codes = (y[:, 0] > 0.0).astype(int) if y.shape[1] == 1 else y.argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
-    def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
+    def _fitted_model(self, data: Examples, results: Sequence[Result]) -> Any:
         model = self._classifier()
         model._take(data, results)
         return model

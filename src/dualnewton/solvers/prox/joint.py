@@ -29,11 +29,12 @@ from dualnewton.matrix import Data
 from dualnewton.objective.bounds import Derivatives, columns_of
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import RowWeights
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, Sweep, minimise, sweep_of
-from dualnewton.solvers.prox.working_set import Features, Sizes, chosen, features_of
+from dualnewton.solvers.prox.working_set import Features, chosen, features_of
 
 ROUNDING, PATIENCE = 1e-14, 3
 """A decrease below this fraction of the value counts as none; a model is stuck after this many steps in a row that bring neither

@@ -16,13 +16,14 @@ from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import blocks
+from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.protocol import PrimalPoint
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
-from dualnewton.solvers.prox.working_set import Features, Sizes, chosen
+from dualnewton.solvers.prox.working_set import Features, chosen
 
 SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
@@ -258,7 +259,7 @@ class Model:
             if self.forms_matrices and inside.size <= task.sizes.tuning.largest_matrix
             else task.features.rows_of(inside)
         )
-        by_entries = A is not None and linear.is_sparse(A) and task.sizes.by_entries(A.nnz, inside.size)
+        by_entries = A is not None and linear.is_sparse(A) and task.sizes.tuning.by_entries(A.nnz, inside.size)
         if by_entries:
             A, border, corner = at.factored(A)
         else:

@@ -19,12 +19,13 @@ from dualnewton.matrix import Data
 from dualnewton.objective.bounds import Derivatives, columns_of
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import some_columns
+from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
 from dualnewton.solvers.prox.model import Model, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
-from dualnewton.solvers.prox.working_set import Features, Sizes, features_of
+from dualnewton.solvers.prox.working_set import Features, features_of
 
 
 class Proximal(SharedPasses):

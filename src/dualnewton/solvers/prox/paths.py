@@ -18,10 +18,11 @@ import numpy as np
 
 from dualnewton.matrix import Data, grams, linear
 from dualnewton.objective.moments import Moments
+from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.prox.row_systems import RowSum, RowSystems
 from dualnewton.solvers.prox.subproblem import Penalty
 from dualnewton.solvers.prox.together import walk
-from dualnewton.solvers.prox.working_set import Gathered, Sizes
+from dualnewton.solvers.prox.working_set import Gathered
 
 AHEAD = 16
 """The most strengths that are walked between two checks of the features outside."""

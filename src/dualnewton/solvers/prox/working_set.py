@@ -8,40 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix import Data, grams, linear
-from dualnewton.solvers.crossovers import Crossovers
+from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.prox.curvature import CANCELLED, Curvature, RowCurvature, RowWeights
-
-
-class Sizes(Protocol):
-    """How many coordinates a step takes, and whether it forms their matrix: comparisons of costs, made outside the solvers."""
-
-    @property
-    def every(self) -> bool:
-        """Whether each step is over all coordinates."""
-
-    @property
-    def least(self) -> int:
-        """The coordinates of a working set, at least; zero if all take part."""
-
-    @property
-    def most(self) -> int:
-        """The coordinates of a working set, at most; zero if all take part."""
-
-    @property
-    def tuning(self) -> Crossovers:
-        """The tuned numbers of the solver."""
-
-    def by_entries(self, stored: int, features: int) -> bool:
-        """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
-
-    def is_rough(self, features: int) -> bool:
-        """Whether models of this number of features are solved roughly while others may be missing."""
 
 
 class Features(ABC):
