@@ -187,3 +187,32 @@ def test_the_ridge_says_when_a_point_is_good_enough(monkeypatch):
         counts.append(len(steps))
     assert counts == sorted(counts)
     assert counts[0] < counts[2]
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(6))
+def test_proximal_points_converge_for_singular_matrices(seed, ridge):
+    """Three factors explain most of twelve features, of which two are equal: the active set of a Newton step may cycle."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 12)) + 0.05 * rng.standard_normal((40, 12))
+    A[:, 1] = A[:, 0]
+    T = A @ rng.standard_normal((12, 4)) + rng.standard_normal((40, 4))
+    H, q, K = A.T @ A, T.T @ A, 4
+    penalty = JointPenalty(np.full(12, ridge), np.full(12, 5.0))
+    V, done = joint.by_proximal_points(H, q, np.zeros((K, 12)), penalty, 1e-6, np.inf)
+    assert done
+    assert penalty.violations(V, V @ H - q).max() <= 1e-6
+    other = joint.minimise(H, -q, np.zeros((K, 12)), penalty, 1e-8)
+    values = [0.5 * np.vdot(W, W @ H) - np.vdot(q, W) + penalty.value(W) for W in (V, other)]
+    assert values[0] <= values[1] + 1e-9 * abs(values[1])
+
+
+def test_newton_steps_of_a_proximal_step_reach_its_optimality_conditions(monkeypatch):
+    monkeypatch.setattr(joint, "SHARPER", 1e-9)
+    monkeypatch.setattr(joint, "MOST_NEWTON", 8)  # enough for steps that converge quadratically
+    rng = np.random.default_rng(3)
+    A, center = rng.standard_normal((30, 5)), rng.standard_normal((2, 5))
+    H, q, kappa = A.T @ A, 10.0 * rng.standard_normal((2, 5)), np.full(5, 2.0)
+    penalty = JointPenalty(np.full(5, 0.1), np.full(5, 4.0))
+    W = joint.proximal_point(H, q, center, penalty, kappa, np.inf)
+    assert penalty.violations(W, W @ H - q + kappa * (W - center)).max() <= 1e-8
