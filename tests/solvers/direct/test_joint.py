@@ -95,9 +95,10 @@ def test_degenerate_data_are_certified_without_warnings(X, Y, ratio, share):
             assert dn.MultiTaskElasticNet(**options).fit(X, Y).certificate_.relative_gap <= 1e-4
 
 
-@pytest.mark.parametrize("factorised", [1, 1000])
-def test_both_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, monkeypatch):
+@pytest.mark.parametrize(("factorised", "by_features"), [(1, 0), (1, 1000), (1000, 0)])
+def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, by_features, monkeypatch):
     monkeypatch.setattr(joint, "FACTORISED", factorised)
+    monkeypatch.setattr(joint, "BY_FEATURES", by_features)
     monkeypatch.setattr(joint, "INEXACT", 1e-12)
     rng = np.random.default_rng(0)
     K, m = 3, 6

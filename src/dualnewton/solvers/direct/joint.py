@@ -33,10 +33,11 @@ from dualnewton.solvers.direct.active_set import HALVINGS as MOST_HALVINGS
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
-from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
 
-FACTORISED = 150
-"""Coefficients in use up to which a Newton step factorises its matrix; beyond, conjugate gradients need a smaller one."""
+FACTORISED, BY_FEATURES = 60, 64
+"""Coefficients in use up to which a Newton step factorises its matrix, and features in use up to which it factorises two matrices
+with a row for each of them; beyond, conjugate gradients need one of these."""
 
 PRODUCTS, INEXACT = 30, 1e-2
 """Conjugate gradient steps at most, and the fraction of the residual at which they stop."""
@@ -205,9 +206,8 @@ def proximal_point(
             length, own = norms.take(free), total.take(free)
             stretched = own * length / (length - penalty.threshold.take(free))
             square = H.take(free, axis=0).take(free, axis=1)
-            way[:, free] += _direction(
-                square, stretched, stretched - own, U.take(free, axis=1) / length, -He.take(free, axis=1)
-            )
+            units, left = U.take(free, axis=1) / length, -He.take(free, axis=1)
+            way[:, free] += _direction(square, stretched, stretched - own, units, left, exact=True)
         bent, t = way @ H, 1.0
         slope, here = -float(np.vdot(way, He)), 0.5 * float(np.square(feature_norms(W)) @ total)
         linear, curved = float(np.vdot(p, bent)), float(np.vdot(way, bent))
@@ -260,10 +260,13 @@ def moved(V: np.ndarray, way: np.ndarray) -> np.ndarray:
     return new
 
 
-def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _direction(
+    H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray, *, exact: bool = False
+) -> np.ndarray:
     """Return M⁻¹ right for M = I ⊗ (H + D(added)) less bend_j u_j u_jᵀ for each feature j, with unit vectors u_j.
 
-    Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients.
+    Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients; if the
+    direction must be ``exact``, only where Woodbury's formula fails.
     """
     K, m = right.shape
     first = H.copy()
@@ -274,6 +277,8 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
         # The entries that couple the columns of each feature.
         np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
+    if (exact or m <= BY_FEATURES) and (found := solved_by_factors(H, added, bend, units, right)) is not None:
+        return found
     inverse = factor(first)
     x, residual = np.zeros(right.shape), right
     way = z = inverse(residual)
