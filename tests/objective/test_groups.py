@@ -1,5 +1,6 @@
 """Problems that differ in labels and λ alone are certified by the same array operations, with the values that each has alone."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix import memory
 from dualnewton.objective import bounds, groups
+from dualnewton.objective.alike import with_labels
 from dualnewton.objective.bounds import primal_bounds
 from dualnewton.objective.certificates import certify_models, certify_pairs
 from dualnewton.objective.rounding import rounding_bound, rounding_bounds
@@ -96,14 +97,6 @@ def test_many_problems_form_groups_of_limited_size(monkeypatch):
         np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-12, atol=1e-13)
 
 
-def test_the_margins_of_many_models_are_computed_in_smaller_blocks(monkeypatch):
-    problems, models, intercepts, found = outputs_of(range(1, 8), fit_intercept=True)
-    monkeypatch.setattr(memory, "MOST_MARGINS", 7 * 16)  # blocks of 16 rows
-    for (primal, bound), (other, another) in zip(primal_bounds(problems, models, intercepts), found, strict=True):
-        assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-13)
-        np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize("weights", [None, np.arange(N) % 3 + 1.0], ids=["plain", "weights"])
 @pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)
 def test_the_squared_loss_is_balanced_by_its_mean_as_by_its_direction(penalty, weights, monkeypatch):
@@ -129,3 +122,17 @@ def test_the_bound_from_the_norm_of_x_exceeds_that_from_the_norms_of_features(pe
     assert (
         rounding_bound(problem, *point, enough=0.5 * (sharp + rough)) == sharp
     )  # the rough bound would miss the tolerance
+
+
+def test_problems_with_other_labels_share_all_else_and_check_their_labels():
+    problem = problems_of(losses.Logistic(), fit_intercept=True, sample_weight=np.arange(N) + 1.0)[0]
+    other = with_labels(problem, -problem.y, 0.7)
+    assert other.data is problem.data
+    assert other.sample_weight is problem.sample_weight
+    assert other.lam == 0.7
+    model = dn.solve(other, tol=1e-8)
+    alone = dn.solve(dataclasses.replace(problem, y=-problem.y, lam=0.7), tol=1e-8)
+    np.testing.assert_allclose(model.w, alone.w, rtol=1e-6)
+    for y, lam in ((np.zeros(N), 1.0), (problem.y, 0.0)):
+        with pytest.raises(dn.DualnewtonError):
+            with_labels(problem, y, lam)

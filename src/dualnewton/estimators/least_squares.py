@@ -134,6 +134,8 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         system = summed or _System.of(data, fit_intercept=free)
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
+        if system.rank < d:
+            vars(first)["rank"] = system.rank + free
         W, alphas, reason = system.shortest(), system.duals(), SUMMED if summed else DECOMPOSED
         each = enumerate(zip(objectives, W, alphas, strict=True))
         return [

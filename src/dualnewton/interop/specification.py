@@ -22,6 +22,7 @@ from dualnewton.interop.names import LOSSES, MULTI_TASK, PENALTIES
 from dualnewton.interop.parts import AtScale, Objective
 from dualnewton.losses import Loss, Margin
 from dualnewton.matrix import as_data
+from dualnewton.objective.alike import with_labels
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
@@ -271,7 +272,10 @@ class Specification:
         made = list[Problem]()
         more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept, "offset": offset}
         for target, lam, c in each:
-            made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
+            if made and c is weights[0]:
+                made.append(with_labels(made[0], target, lam * factor))
+            else:
+                made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
         return made
 
     def _loss_of(self, y: np.ndarray) -> Loss:

@@ -28,9 +28,6 @@ BLOCK_BYTES = 1 << 22
 SQUARED_BYTES = 1 << 21
 """Size in bytes (2 MiB) of a block of rows for weighted Gram matrices: the block and its weighted copy fit into the cache."""
 
-MOST_MARGINS = 1 << 17
-"""Number of margins of a block, of all models together (1 MiB), above which dense and sparse rows are cut into smaller blocks."""
-
 BLOCK_MARGINS = 1 << 13
 """Number of sparse rows per block: vectors of 8 bytes per row (64 KiB) stay below the 128 KiB up to which the allocator reuses
 memory instead of mapping new pages."""
@@ -183,9 +180,6 @@ class MemoryData(Data):
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
         margins, parts = np.empty((self.n, len(W))), self.blocks
-        if margins.size > MOST_MARGINS and not self.is_large:
-            step = max(16, MOST_MARGINS // len(W))
-            parts = [[LibraryBlock(self.X, slice(low, min(low + step, self.n))) for low in range(0, self.n, step)]]
         if len(parts) == len(parts[0]) == 1:
             (values, gradients, slopes), only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
             return Evaluation(values, gradients, slopes, margins, only)

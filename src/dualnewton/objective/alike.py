@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.validation import frozen
+from dualnewton.validation import frozen, positive
 
 OF_DATA = ("data", "n", "d", "columns")
 """Attributes that depend on X and the loss alone, computed once."""
@@ -41,6 +41,13 @@ def like(
         object.__setattr__(twin, "regularizer", regularizer)
     if sample_weight is not None:
         object.__setattr__(twin, "sample_weight", frozen(sample_weight))
+    return twin
+
+
+def with_labels(problem: Any, y: Any, lam: float) -> Any:
+    """Return the problem with other labels, which are checked, and another λ; X, weights and offsets are not checked again."""
+    data, twin = problem.data, like(problem, lam=positive("lam", lam))
+    object.__setattr__(twin, "y", data.placed(problem.loss.labels(data.adopted("y", y), problem.n)))
     return twin
 
 

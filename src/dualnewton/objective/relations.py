@@ -40,8 +40,8 @@ ENTRIES = 1 << 15
 """Number of entries of X that are read at a time: intermediate arrays then stay in the cache."""
 
 
-def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> np.ndarray | None:
-    """Return features whose exact linear combinations are all others; None if not all relations are proved.
+def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.ndarray | None, int]:
+    """Return features whose exact linear combinations are all others, None if not all relations are proved; and the rank of G.
 
     Parameters
     ----------
@@ -56,19 +56,20 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> np.ndarra
 
     own = G if len(among) == len(G) else G[np.ix_(among, among)]
     if not (own.diagonal().min(initial=np.inf) > 0.0 and np.isfinite(own).all()):
-        return None
+        return None, len(among)
     scale = 1.0 / np.sqrt(own.diagonal())
     scale[among == data.d] *= 4.0  # the constant comes first: constant features are multiples of it, not it of them
     factor, order, rank, _ = dpstrf(scale[:, None] * own * scale, tol=DEPENDENT, lower=True)
     if rank in (0, len(among)):
-        return None
+        return None, rank
     order = order - 1
     first, rest = order[:rank], order[rank:]
     coefficients = dtrtrs(factor[:rank, :rank], factor[rank:, :rank].T, lower=True, trans=1)[0]  # of scaled features
     found = np.where(np.abs(coefficients) > NEGLIGIBLE, coefficients, 0.0) * scale[first][:, None] / scale[rest]
     relations = np.zeros((len(G), len(rest)))
     relations[among[first]], relations[among[rest], np.arange(len(rest))] = found, -1.0
-    return np.sort(among[first]) if _hold(data, relations, among[rest], constant=len(G) > data.d) else None
+    hold = _hold(data, relations, among[rest], constant=len(G) > data.d)
+    return np.sort(among[first]) if hold else None, rank
 
 
 def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool) -> bool:

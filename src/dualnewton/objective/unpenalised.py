@@ -28,7 +28,7 @@ from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import Sums, unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import column_sums, on_host
 from dualnewton.validation import frozen
 
 FIRST = 1e-6
@@ -76,6 +76,7 @@ class Unpenalised(AroundProblem):
     regularizer: ClassVar[Regularizer] = L2()
     one_sided: ClassVar[bool] = False  # whether Σ c_i α_i x_ij ≤ 0 suffices
     first: ClassVar[Unpenalised | None] = None  # the problem whose proof a further target shares
+    rank: ClassVar[int | None] = None  # of the rows (x_i, 1), up to rounding, if a feature is known to depend on others
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:
@@ -107,7 +108,7 @@ class Unpenalised(AroundProblem):
         if self.first is not None:
             return self.first.independence
         gram = (lambda: self.view.constant_hessian) if self.columns == 1 else None  # several columns repeat its block
-        return independence(self.unit, one_sided=self.one_sided, gram=gram)
+        return independence(self.unit, one_sided=self.one_sided, gram=gram, rank=self.rank)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
@@ -256,24 +257,27 @@ class View:
         return (W[0].copy(), float(b[0])) if self.columns == 1 else (W.copy(), b.copy())
 
     def times(self, theta: np.ndarray) -> np.ndarray:
-        """θ x̃_i, for each row."""
+        """θ x̃_i, for each row, in the shape that the loss takes."""
         d = self.problem.d
+        if self.columns == 1:  # products with a vector are faster than with a matrix of one column
+            products = self.problem.data.times(np.ascontiguousarray(theta[0, :d]))
+            return products + float(theta[0, d]) if self.with_one else products
         products = self.problem.data.times(np.ascontiguousarray(theta[:, :d].T))
         return products + np.asarray(theta[:, d], like=products) if self.with_one else products
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Σ c_i α_i x̃_i, in the shape of θ."""
-        mass = self.problem.weighted(alpha).reshape(len(alpha), -1)
-        along = self.problem.data.transposed_times(mass).T
-        return np.column_stack([along, on_host(mass.sum(axis=0))]) if self.with_one else along
+        mass = self.problem.weighted(alpha)
+        along = np.atleast_2d(self.problem.data.transposed_times(mass).T)
+        return np.column_stack([along, np.atleast_1d(on_host(column_sums(mass)))]) if self.with_one else along
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i, with their offsets."""
-        return self.problem.row_vectors.shifted(self._own(self.times(theta)))
+        return self.problem.row_vectors.shifted(self.times(theta))
 
     def curved(self, z: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """φ″_i t_i, for t of shape (n, K)."""
-        return self.problem.loss.curvature_times(z, self.problem.y, self._own(t))
+        """φ″_i t_i, for t in the shape of the margins."""
+        return self.problem.loss.curvature_times(z, self.problem.y, t)
 
     def hessian(self, z: np.ndarray) -> np.ndarray:
         """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ, with one block for each pair of columns."""
@@ -293,10 +297,6 @@ class View:
         rows = np.zeros((self.problem.n, self.columns), like=z)
         of = [self.curved(z, rows + np.asarray(unit, like=z)).reshape(-1, self.columns) for unit in units]
         return np.block([[gram(c * column[:, k]) for column in of] for k in range(self.columns)])
-
-    def _own(self, columns: np.ndarray) -> np.ndarray:
-        """Return an n × K array in the shape that the loss takes: a vector for K = 1."""
-        return columns[:, 0] if self.columns == 1 else columns
 
     def inverse(self, H: np.ndarray) -> Product:
         """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular.

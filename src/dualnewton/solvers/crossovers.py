@@ -27,9 +27,9 @@ class Crossovers:
     undecided_share, undecided_entries : float, int
         Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
         remains, and if they have so many entries.
-    factorised_unknowns : int
-        Unknowns of several outputs up to which a Newton step on one dense block factorises its matrix; beyond it, conjugate
-        gradients need a smaller one.
+    factorised_unknowns, factorised_features : int
+        Coefficients of several outputs in use up to which a Newton step on one dense block factorises its matrix, and features in
+        use up to which it factorises two matrices with a row for each of them; beyond, conjugate gradients need one of these.
 
     least_set : int
         Number of features of a working set whose matrix is always formed.
@@ -66,7 +66,8 @@ class Crossovers:
     # Steps on one dense block
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
-    factorised_unknowns: int = 150
+    factorised_unknowns: int = 60
+    factorised_features: int = 64
     # Working sets
     least_set: int = 64
     gathered_features: int = 16

@@ -9,6 +9,7 @@ import sklearn.linear_model as skl
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import joint
 from dualnewton.solvers.direct.block import Block
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty
@@ -95,8 +96,9 @@ def test_degenerate_data_are_certified_without_warnings(X, Y, ratio, share):
             assert dn.MultiTaskElasticNet(**options).fit(X, Y).certificate_.relative_gap <= 1e-4
 
 
-@pytest.mark.parametrize("factorised", [1, 1000])
-def test_both_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, monkeypatch):
+@pytest.mark.parametrize(("factorised", "by_features"), [(1, 0), (1, 1000), (1000, 0)])
+def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, by_features, monkeypatch):
+    sizes = Crossovers(factorised_unknowns=factorised, factorised_features=by_features)
     monkeypatch.setattr(joint, "INEXACT", 1e-12)
     rng = np.random.default_rng(0)
     K, m = 3, 6
@@ -108,7 +110,7 @@ def test_both_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factoris
         rows = np.arange(K) * m + j
         M[np.ix_(rows, rows)] -= bend[j] * np.outer(units[:, j], units[:, j])
     expected = np.linalg.solve(M, right.ravel()).reshape(K, m)
-    way = joint._direction(H, ridge + bend, bend, units, right, factorised)
+    way = joint._direction(H, ridge + bend, bend, units, right, sizes)
     np.testing.assert_allclose(way, expected, rtol=1e-8)
 
 
@@ -121,7 +123,7 @@ def test_a_newton_step_never_raises_the_objective():
         return 0.5 * float(np.vdot(V @ H, V)) - float(np.vdot(q, V)) + penalty.value(V)
 
     for _ in range(10):
-        new = joint.shortened(joint.newton_step(H, q, V, penalty, 150), H, V, penalty)
+        new = joint.shortened(joint.newton_step(H, q, V, penalty, USUAL), H, V, penalty)
         assert value(new) <= value(V) + 1e-12
         V = new
 
@@ -187,3 +189,32 @@ def test_the_ridge_says_when_a_point_is_good_enough(monkeypatch):
         counts.append(len(steps))
     assert counts == sorted(counts)
     assert counts[0] < counts[2]
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(6))
+def test_proximal_points_converge_for_singular_matrices(seed, ridge):
+    """Three factors explain most of twelve features, of which two are equal: the active set of a Newton step may cycle."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 12)) + 0.05 * rng.standard_normal((40, 12))
+    A[:, 1] = A[:, 0]
+    T = A @ rng.standard_normal((12, 4)) + rng.standard_normal((40, 4))
+    H, q, K = A.T @ A, T.T @ A, 4
+    penalty = JointPenalty(np.full(12, ridge), np.full(12, 5.0))
+    V, done = joint.by_proximal_points(H, q, np.zeros((K, 12)), penalty, 1e-6, np.inf)
+    assert done
+    assert penalty.violations(V, V @ H - q).max() <= 1e-6
+    other = joint.minimise(H, -q, np.zeros((K, 12)), penalty, 1e-8)
+    values = [0.5 * np.vdot(W, W @ H) - np.vdot(q, W) + penalty.value(W) for W in (V, other)]
+    assert values[0] <= values[1] + 1e-9 * abs(values[1])
+
+
+def test_newton_steps_of_a_proximal_step_reach_its_optimality_conditions(monkeypatch):
+    monkeypatch.setattr(joint, "SHARPER", 1e-9)
+    monkeypatch.setattr(joint, "MOST_NEWTON", 8)  # enough for steps that converge quadratically
+    rng = np.random.default_rng(3)
+    A, center = rng.standard_normal((30, 5)), rng.standard_normal((2, 5))
+    H, q, kappa = A.T @ A, 10.0 * rng.standard_normal((2, 5)), np.full(5, 2.0)
+    penalty = JointPenalty(np.full(5, 0.1), np.full(5, 4.0))
+    W = joint.proximal_point(H, q, center, penalty, kappa, np.inf)
+    assert penalty.violations(W, W @ H - q + kappa * (W - center)).max() <= 1e-8

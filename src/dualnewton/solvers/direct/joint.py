@@ -5,6 +5,7 @@
 The outer iteration is that of ``thresholds.py``. Over the features gathered, each step 1. predicts by one simultaneous move of
 block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step in
 the other features, at which the norms are smooth; with a line search, unless the whole step halves the largest violation.
+Where steps no longer do so, proximal point steps follow, as in ``active_set.py``, and sweeps of coordinate descent if these fail.
 """
 
 from __future__ import annotations
@@ -19,11 +20,21 @@ from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import Deadline
-from dualnewton.solvers.direct.active_set import lifted, solution
+from dualnewton.solvers.direct.active_set import (
+    FALL,
+    FIRST,
+    LAST,
+    MOST_NEWTON,
+    MOST_PROXIMAL,
+    SHARPER,
+    lifted,
+    solution,
+)
+from dualnewton.solvers.direct.active_set import HALVINGS as MOST_HALVINGS
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
-from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
 
 PRODUCTS, INEXACT = 30, 1e-2
 """Conjugate gradient steps at most, and the fraction of the residual at which they stop."""
@@ -32,7 +43,7 @@ HALVINGS, ROUNDING = 12, 1e-15
 """Halvings of a Newton step at most, and the relative change of the model that is rounding."""
 
 IN_VAIN = 3
-"""Newton steps in a row that leave more than half of the violations: sweeps of coordinate descent take over."""
+"""Steps in a row that leave more than half of the violations: other steps take over."""
 
 
 class Goal(NamedTuple):
@@ -120,7 +131,7 @@ def minimum(
             curvature = (bound + penalty.ridge).take(free)
             length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
             own = np.where(own != 0.0, own, u * (length / norms))
-        step = newton_step(square, right, own, part, crossovers.factorised_unknowns)
+        step = newton_step(square, right, own, part, crossovers)
         for whole in (True, False) if least < np.inf else (False,):
             new = moved(own, step.way) if whole else shortened(step, square, own, part)
             slopes, V = new @ rows - q, new
@@ -140,8 +151,90 @@ def minimum(
             value = constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
             if float(violations @ violations) <= goal.ridge * value:
                 return V, True
+    best, done = by_proximal_points(H, q, best, penalty, goal.violation, deadline, crossovers)
+    if done or time.perf_counter() > deadline:
+        return best, done
     until = Deadline(deadline)
     return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=until, crossovers=crossovers), False
+
+
+def by_proximal_points(
+    H: np.ndarray,
+    q: np.ndarray,
+    V: np.ndarray,
+    penalty: JointPenalty,
+    goal: float,
+    deadline: float,
+    crossovers: Crossovers = USUAL,
+) -> tuple[np.ndarray, bool]:
+    """Take the proximal point steps of ``active_set.py``, for features whose coefficients are vectors; they converge for any H.
+
+    Return the last point that has halved the largest violation in time, and whether its violation is at most ``goal``.
+    """
+    part, best, least, in_vain = FIRST, V, np.inf, 0
+    for _ in range(MOST_PROXIMAL):
+        V = proximal_point(H, q, V, penalty, part * H.diagonal(), deadline, crossovers)
+        left = float(np.maximum.reduce(penalty.violations(V, V @ H - q), initial=0.0))
+        in_vain = 0 if left < 0.5 * least else in_vain + 1
+        if left < least:
+            best, least = V, left
+        if left <= goal or in_vain > IN_VAIN or time.perf_counter() > deadline:
+            break
+        part = max(part * FALL, LAST)
+    return best, least <= goal
+
+
+def proximal_point(
+    H: np.ndarray,
+    q: np.ndarray,
+    V: np.ndarray,
+    penalty: JointPenalty,
+    kappa: np.ndarray,
+    deadline: float,
+    crossovers: Crossovers = USUAL,
+) -> np.ndarray:
+    """Return about the minimum of the model plus ½ Σ_j κ_j ‖W_j − V_j‖² over W, by semismooth Newton steps.
+
+    The derivative of the shortened U_j/total_j is ((1 − t)I + t uuᵀ)/total_j, where t = threshold_j/‖U_j‖ and u = U_j/‖U_j‖; its
+    inverse is total_j (aI − (a − 1)uuᵀ), where a = 1/(1 − t).
+    """
+    center, total = kappa * V, penalty.ridge + kappa
+    total = np.where(total > 0.0, total, 1.0)
+    p, eta, start = V, V @ H - q, V
+
+    def shortened_at(eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return W, and U with the norms of its features."""
+        U = center - eta
+        norms = feature_norms(U)
+        divisors = np.where(norms > 0.0, norms, 1.0)
+        return U * (np.maximum(1.0 - penalty.threshold / divisors, 0.0) / total), U, divisors
+
+    W, U, norms = shortened_at(eta)
+    for _ in range(MOST_NEWTON):
+        e = W - p
+        He = e @ H
+        size = float(np.vdot(e, He))
+        moved_by = float(np.square(feature_norms(W - start)) @ kappa)
+        if size <= SHARPER**2 * moved_by or size <= 0.0 or time.perf_counter() > deadline:
+            break
+        free, way = (norms > penalty.threshold).nonzero()[0], e.copy()
+        if free.size:
+            length, own = norms.take(free), total.take(free)
+            stretched = own * length / (length - penalty.threshold.take(free))
+            square = H.take(free, axis=0).take(free, axis=1)
+            units, left = U.take(free, axis=1) / length, -He.take(free, axis=1)
+            way[:, free] += _direction(square, stretched, stretched - own, units, left, crossovers, exact=True)
+        bent, t = way @ H, 1.0
+        slope, here = -float(np.vdot(way, He)), 0.5 * float(np.square(feature_norms(W)) @ total)
+        linear, curved = float(np.vdot(p, bent)), float(np.vdot(way, bent))
+        for _ in range(MOST_HALVINGS):
+            new, U, norms = shortened_at(eta + t * bent)
+            growth = t * linear + 0.5 * t * t * curved + 0.5 * float(np.square(feature_norms(new)) @ total) - here
+            if growth <= 1e-4 * t * slope + ROUNDING * here:
+                break
+            t *= 0.5
+        p, eta, W = p + t * way, eta + t * bent, new
+    return W
 
 
 class Step(NamedTuple):
@@ -152,13 +245,13 @@ class Step(NamedTuple):
     norms: np.ndarray
 
 
-def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty, factorised: int) -> Step:
+def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty, sizes: Crossovers) -> Step:
     """Return the Newton step at V on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty; by a factor of its matrix up to so many unknowns."""
     slopes, norms = V @ H - q, feature_norms(V)
     divisors = norms if np.count_nonzero(norms) == norms.size else np.where(norms > 0.0, norms, 1.0)
     units, bend = V / divisors, penalty.threshold / divisors
     added = penalty.ridge + bend
-    return Step(_direction(H, added, bend, units, -(slopes + added * V), factorised), slopes, norms)
+    return Step(_direction(H, added, bend, units, -(slopes + added * V), sizes), slopes, norms)
 
 
 def shortened(step: Step, H: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
@@ -184,21 +277,33 @@ def moved(V: np.ndarray, way: np.ndarray) -> np.ndarray:
 
 
 def _direction(
-    H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray, factorised: int
+    H: np.ndarray,
+    added: np.ndarray,
+    bend: np.ndarray,
+    units: np.ndarray,
+    right: np.ndarray,
+    sizes: Crossovers,
+    *,
+    exact: bool = False,
 ) -> np.ndarray:
     """Return M⁻¹ right for M = I ⊗ (H + D(added)) less bend_j u_j u_jᵀ for each feature j, with unit vectors u_j.
 
-    Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients.
+    Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients; if the
+    direction must be ``exact``, only where Woodbury's formula fails.
     """
     K, m = right.shape
     first = H.copy()
     first.ravel()[:: m + 1] += added
-    if K * m <= factorised:
+    if K * m <= sizes.factorised_unknowns:
         M = np.zeros((K, m, K, m))
         np.einsum("kikj->kij", M)[...] = first
         # The entries that couple the columns of each feature.
         np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
+    if (exact or m <= sizes.factorised_features) and (
+        found := solved_by_factors(H, added, bend, units, right)
+    ) is not None:
+        return found
     inverse = factor(first)
     x, residual = np.zeros(right.shape), right
     way = z = inverse(residual)

@@ -206,7 +206,7 @@ class Rows:
 
     def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
-        r = self.A @ v - self.targets
+        r = self.A @ v - self.targets if self.inside.size else -self.targets
         if self.shift is not None:
             r -= self.shift @ v
         mass = r if self.roots is None else (self.roots * r.T).T

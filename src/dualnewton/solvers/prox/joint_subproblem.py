@@ -273,32 +273,7 @@ class _Newton:
         return self._by_products(right, deadline) if way is None else way
 
     def _by_factors(self, right: np.ndarray) -> np.ndarray | None:
-        """Solve with matrices of m rows, by Woodbury's formula as in ``kernels/joint.py``; None if one is singular to rounding.
-
-        The matrix is I ⊗ Q − UUᵀ with Q = H + D(ridge + bend) and the columns √bend_j u_j of U, and with N = Q⁻¹
-
-            (I ⊗ Q − UUᵀ)⁻¹ = I ⊗ N + (I ⊗ N) U (I − J)⁻¹ Uᵀ (I ⊗ N),        J_ij = √(bend_i bend_j) u_iᵀu_j N_ij.
-        """
-        from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
-
-        Q, each = self.H.copy(), np.arange(len(self.H))
-        Q[each, each] += self.ridge + self.bend
-        L, failed = dpotrf(Q.T, lower=1, overwrite_a=1)  # Q is symmetric, so that its transpose is Q for LAPACK
-        if failed:
-            return None
-        N, _ = dpotri(L, lower=1, overwrite_c=1)
-        N = np.tril(N)
-        N += N.T
-        N[each, each] *= 0.5
-        U = np.sqrt(self.bend) * self.units
-        joined = (U.T @ U) * -N
-        joined[each, each] += 1.0
-        L, failed = dpotrf(joined.T, lower=1, overwrite_a=1)
-        if failed:
-            return None
-        way = right @ N
-        inner, _ = dpotrs(L, np.einsum("kj,kj->j", U, way), lower=1)
-        return np.asarray(way + (U * inner) @ N)
+        return solved_by_factors(self.H, self.ridge + self.bend, self.bend, self.units, right)
 
     def _times(self, v: np.ndarray) -> np.ndarray:
         along = self.bend * np.einsum("kj,kj->j", self.units, v)
@@ -323,3 +298,34 @@ class _Newton:
             way = z + (power / last) * way
             deadline.check()
         return x
+
+
+def solved_by_factors(
+    H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.ndarray, right: np.ndarray
+) -> np.ndarray | None:
+    """Solve with matrices of m rows, by Woodbury's formula as in ``kernels/joint.py``; None if one is singular to rounding.
+
+    The matrix is I ⊗ Q − UUᵀ with Q = H + D(added) and the columns √bend_j u_j of U, and with N = Q⁻¹
+
+        (I ⊗ Q − UUᵀ)⁻¹ = I ⊗ N + (I ⊗ N) U (I − J)⁻¹ Uᵀ (I ⊗ N),        J_ij = √(bend_i bend_j) u_iᵀu_j N_ij.
+    """
+    from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+    Q, each = H.copy(), np.arange(len(H))
+    Q[each, each] += added
+    L, failed = dpotrf(Q.T, lower=1, overwrite_a=1)  # Q is symmetric, so that its transpose is Q for LAPACK
+    if failed:
+        return None
+    N, _ = dpotri(L, lower=1, overwrite_c=1)
+    N = np.tril(N)
+    N += N.T
+    N[each, each] *= 0.5
+    U = np.sqrt(bend) * units
+    joined = (U.T @ U) * -N
+    joined[each, each] += 1.0
+    L, failed = dpotrf(joined.T, lower=1, overwrite_a=1)
+    if failed:
+        return None
+    way = right @ N
+    inner, _ = dpotrs(L, np.einsum("kj,kj->j", U, way), lower=1)
+    return np.asarray(way + (U * inner) @ N)
