@@ -300,7 +300,8 @@ def test_kernels_serve_pieces_if_all_of_them_together_are_large(entries, monkeyp
 
 @pytest.mark.parametrize("storage", ["dense", "csr"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_passes_over_small_data_use_no_kernel_in_a_run_that_has_others(storage, dtype):
+def test_passes_over_small_data_use_no_kernel_in_a_run_that_has_others(storage, dtype, monkeypatch):
+    monkeypatch.setattr(memory, "COMPILED_FROM", 13)
     X = np.arange(12.0, dtype=dtype).reshape(4, 3)
     X = sp.csr_array(X) if storage == "csr" else X
     data = memory.MemoryData(X).using(Work(compiled=True))
