@@ -157,6 +157,36 @@ def test_borrowed_arrays_have_the_type_asked_for_and_views_share_their_memory(dt
     assert places.tolist() == [4 * A.itemsize, A.ctypes.data]
 
 
+@lean
+def _indexed(A, unsigned, limits, out):
+    sizes = A.shape
+    out[0] = A[-1, 2] + A[limits[0], unsigned[1]]  # limits[0] is negative
+    out[1] = sizes[1] + 10 * A.shape[0] + 100 * A.size
+    forward = backward = uneven = empty = 0.0
+    for i in range(limits[1]):
+        forward = 10.0 * forward + i
+    for i in range(limits[1], -1, -2):
+        backward = 10.0 * backward + i
+    for i in range(1, limits[1], 3):
+        uneven = 10.0 * uneven + i
+    for _ in range(limits[1], 0):
+        empty += 1.0
+    out[2], out[3], out[4], out[5] = forward, backward, uneven, empty
+    A[limits[0], 0] = 7.0
+
+
+def test_lean_functions_index_and_count_as_python_does():
+    kernel, A, out = Kernel(_indexed), np.arange(12.0).reshape(3, 4), np.zeros(6)
+    arguments = A, np.array([0, 3], dtype=np.uint32), np.array([-2, 5]), out
+    expected, twin = np.zeros(6), A.copy()
+    _indexed.py_func(twin, *arguments[1:3], expected)
+    kernel.prepare(*arguments)
+    kernel(*arguments)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(A, twin)
+    assert out[2:].tolist() == [1234.0, 531.0, 14.0, 0.0]
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_compilation_leaves_garbage_collection_as_it_was(enabled):
     was = gc.isenabled()

@@ -306,6 +306,24 @@ def test_kernels_serve_pieces_if_all_of_them_together_are_large(entries, monkeyp
             assert [piece.is_large for _, _, piece in shares] == [entries < N * D] * (len(CUTS) + 1)
 
 
+@pytest.mark.parametrize("storage", ["dense", "csr"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_passes_over_small_data_use_no_kernel_in_a_run_that_has_others(storage, dtype, monkeypatch):
+    monkeypatch.setattr(memory, "COMPILED_FROM", 13)
+    X = np.arange(12.0, dtype=dtype).reshape(4, 3)
+    X = sp.csr_array(X) if storage == "csr" else X
+    data = memory.MemoryData(X).using(Work(compiled=True))
+    dense, weights, w = np.arange(12.0).reshape(4, 3), np.arange(4.0), np.arange(3.0)
+    np.testing.assert_allclose(data.times(w), dense @ w)
+    np.testing.assert_allclose(data.transposed_times(weights), dense.T @ weights)
+    np.testing.assert_allclose(data.column_norms(weights), weights @ dense**2)
+    np.testing.assert_allclose(data.column_norms(weights, np.array([2, 0])), (weights @ dense**2)[[2, 0]])
+    np.testing.assert_allclose(data.row_scores(w), dense**2 @ w)
+    assert "compiled" not in vars(data)
+    assert data.wide.dtype == np.float64  # converted once, not in each pass
+    assert memory.MemoryData(X).wide is X  # without such a run there is no copy
+
+
 def test_pieces_that_do_not_fit_together_are_refused():
     X = matrix("dense")
     for pieces, words in (

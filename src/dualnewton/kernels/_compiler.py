@@ -36,6 +36,8 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
+from dualnewton.kernels._lowering import LeanLower
+
 PACKAGE = Path(__file__).parents[1]
 SOURCES = ("kernels", "losses")
 """The packages whose functions are compiled into kernels."""
@@ -107,6 +109,9 @@ class _PartLibrary(JITCodeLibrary):
 class _KernelLibrary(JITCodeLibrary):
     """The machine code of a kernel and of all its parts."""
 
+    options: dict[str, Any] = {}  # noqa: RUF012
+    """Options of LLVM's optimisation, where they differ from Numba's."""
+
     def finalize(self) -> None:
         """Link each function once that this one calls, directly or through parts."""
         for library in _called(self):
@@ -126,7 +131,7 @@ class _KernelLibrary(JITCodeLibrary):
         if _counts_references(self._final_module):
             super()._optimize_final_module()
         else:
-            made = self._codegen._module_pass_manager()
+            made = self._codegen._module_pass_manager(**self.options)
             passes, *builder = made if isinstance(made, tuple) else (made,)  # LLVM's old pass manager has no builder
             passes.run(self._final_module, *builder)
 
@@ -168,6 +173,15 @@ class _UseLibrary(AnalysisPass):
         return False
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LeanLowering(typed_passes.BaseNativeLowering):
+    _name = "lean_lowering"  # type: ignore[assignment]
+
+    @property
+    def lowering_class(self) -> type[LeanLower]:
+        return LeanLower
+
+
 class KernelCompiler(CompilerBase):
     """Numba's compiler with another kind of library, and without unused steps for lean functions."""
 
@@ -175,11 +189,24 @@ class KernelCompiler(CompilerBase):
 
     def define_pipelines(self) -> list[Any]:
         made = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        steps = [step for step in made.passes if not self.state.flags.no_rewrites or step[0] not in UNUSED]
+        lean = self.state.flags.no_rewrites
+        steps = [step for step in made.passes if not lean or step[0] not in UNUSED]
         place = next(i for i, (step, _) in enumerate(steps) if step is typed_passes.NativeLowering)
-        made.passes = [*steps[:place], (_UseLibrary, "the library of a kernel or part"), *steps[place:]]
+        lowering = (_LeanLowering, "lean lowering") if lean else steps[place]
+        library = (_UseLibrary, "the library of a kernel or part")
+        made.passes = [*steps[:place], library, lowering, *steps[place + 1 :]]
         made.finalize()
         return [made]
+
+
+class _ShortLoopsLibrary(_KernelLibrary):
+    options = {"loop_vectorize": False}  # noqa: RUF012
+
+
+class ShortLoopsCompiler(KernelCompiler):
+    """The same for kernels whose loops are short, or vectorised by hand: LLVM's vector code for them is larger, and slower."""
+
+    library = _ShortLoopsLibrary
 
 
 class _PartCompiler(KernelCompiler):

@@ -15,15 +15,18 @@ from numba.np.arrayobj import populate_array
 
 _BYTE = ir.IntType(8).as_pointer()
 
+LINE = 64
+"""Bytes of a cache line, to which borrowed arrays are aligned: vectors that straddle two lines would take longer."""
 
-def _described(context: Any, builder: Any, kind: Any, data: Any, lengths: Any) -> Any:
-    """Return the array of a C-order type with these data and lengths."""
+
+def _described(context: Any, builder: Any, kind: Any, data: Any, lengths: Any, parent: Any = None) -> Any:
+    """Return the array of a C-order type with these data and lengths; ``parent`` is the memory to be freed."""
     width = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     strides = [context.get_constant(types.intp, width)]
     for length in lengths[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
     made = context.make_array(kind)(context, builder)
-    populate_array(made, data=data, shape=lengths, strides=strides, itemsize=strides[-1], meminfo=None)
+    populate_array(made, data=data, shape=lengths, strides=strides, itemsize=strides[-1], meminfo=None, parent=parent)
     return made._getvalue()
 
 
@@ -54,19 +57,17 @@ def borrowed(typingctx: Any, shape: Any, like: Any) -> Any:
     dtype = like.dtype if isinstance(like, types.Array) else types.unliteral(like)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = signature.return_type
-        lengths = _lengths(context, builder, shape, args[0])
-        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(dtype)))
+        lengths, number = _lengths(context, builder, shape, args[0]), context.get_value_type(types.intp)
+        size = number(context.get_abi_sizeof(context.get_data_type(dtype)))
         for length in lengths:
             size = builder.mul(size, length)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_BYTE, [size.type]), "PyMem_RawMalloc"
-        )
-        found = builder.call(function, [size])
+        malloc = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_BYTE, [number]), "PyMem_RawMalloc")
+        found = builder.call(malloc, [builder.add(size, number(LINE))])
         with builder.if_then(cgutils.is_null(builder, found), likely=False):
             context.call_conv.return_user_exc(builder, MemoryError, ("no memory for a kernel",))
-        data = builder.bitcast(found, context.get_data_type(dtype).as_pointer())
-        return _described(context, builder, kind, data, lengths)
+        first = builder.and_(builder.add(builder.ptrtoint(found, number), number(LINE - 1)), number(-LINE))
+        data = builder.inttoptr(first, context.get_data_type(dtype).as_pointer())
+        return _described(context, builder, signature.return_type, data, lengths, found)
 
     return _of_shape(dtype, shape)(shape, like), codegen
 
@@ -76,11 +77,9 @@ def give_back(typingctx: Any, array: Any) -> Any:
     """Free a borrowed array."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(array)(context, builder, args[0]).data
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [_BYTE]), "PyMem_RawFree"
-        )
-        builder.call(function, [builder.bitcast(data, _BYTE)])
+        memory = context.make_array(array)(context, builder, args[0]).parent
+        free = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [_BYTE]), "PyMem_RawFree")
+        builder.call(free, [builder.bitcast(memory, _BYTE)])
         return context.get_dummy_value()
 
     return types.void(array), codegen

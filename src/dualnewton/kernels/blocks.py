@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualnewton.kernels import atomic, sets
+from dualnewton.kernels._compiler import ShortLoopsCompiler
 from dualnewton.kernels._jit import lean_call, least
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.newton import START_RESIDUAL, VECTORS, padded
@@ -138,4 +139,4 @@ def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, r
                 atomic.yield_thread()
 
 
-rounds = Kernel(_rounds)
+rounds = Kernel(_rounds, ShortLoopsCompiler)

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from dualnewton import losses
 from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import jit, kernel_function, overloads
+from dualnewton.kernels._jit import address_function, jit, kernel_function, overloads
 from dualnewton.losses import Loss
 
 VALUES = types.UniTuple(float64, 3)(float64, float64, float64)
@@ -168,7 +168,7 @@ def _functions_of(fields: Any) -> tuple[Any, Any]:
     def slopes(parameter: float, z: float, y: float) -> tuple[float, float]:
         return slopes_at(fields(parameter), z, y)
 
-    made = kernel_function(values), kernel_function(slopes)
+    made = address_function(values), address_function(slopes)
     for function in made:
         compiled_for(function, VALUES.args)
     return made

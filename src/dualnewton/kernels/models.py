@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numba import types
 
-from dualnewton.kernels._compiler import LEAN, Part, compiled_for
+from dualnewton.kernels._compiler import LEAN, KernelCompiler, Part, compiled_for
 from dualnewton.kernels._jit import kernel_function
 
 
@@ -44,10 +44,11 @@ class Kernel:
     rounds: Kernel | None = None
     """The kernel that alternates this one with other steps, if there is one."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, compiler: type[KernelCompiler] = KernelCompiler) -> None:
         # Two dispatchers: ``called`` has compilation disabled, so that a call never compiles while another thread prepares other
         # types.
         options = {name: part.targetoptions[name] for name in LEAN if name in part.targetoptions}
+        options["pipeline_class"] = compiler
         self.prepared, self.called = (kernel_function(part.py_func, **options) for _ in range(2))
         self.known: set[Any] = set()  # types of arguments
         self.seen: set[Any] = set()  # keys of arguments, see :func:`_key`

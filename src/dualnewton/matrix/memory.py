@@ -33,7 +33,7 @@ BLOCK_MARGINS = 1 << 13
 memory instead of mapping new pages."""
 
 COMPILED_FROM = 1 << 21
-"""Number of stored entries above which all passes are compiled (16 MiB, about 2 ms); below it, compiling does not pay."""
+"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms); below it, compiling does not pay."""
 
 PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 15, 1 << 16
 """Minimum number of stored entries per part (the unit of work of a thread), sparse and dense: about 0.1 ms. Sparse entries take
@@ -153,28 +153,35 @@ class MemoryData(Data):
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether compiling pays for every pass; smaller data use kernels only if NumPy would copy X."""
-        stored = max(self.profile.stored, self.work.whole)
-        return stored >= COMPILED_FROM or (self.work.compiled and self.X.dtype != np.float64)
+        """Whether compiling pays for the passes."""
+        return max(self.profile.stored, self.work.whole) >= COMPILED_FROM
+
+    @cached_property
+    def wide(self) -> Any:
+        """The rows for products by NumPy and SciPy: in float64 for the many passes of a method, which would each copy them."""
+        return self.X.astype(np.float64, copy=False) if self.work.compiled and not self.is_large else self.X
 
     @cached_property
     def blocks(self) -> list[list[LibraryBlock]]:
         """The blocks of each part, for passes that are not compiled."""
         step = BLOCK_MARGINS if self.profile.sparse else max(16, BLOCK_BYTES // (8 * self.d))
         if self.n <= step and not self.is_large:
-            return [[LibraryBlock(self.X, slice(0, self.n))]]
+            return [[LibraryBlock(self.wide, slice(0, self.n))]]
         return [
-            [LibraryBlock(self.X, slice(low, min(low + step, part.stop))) for low in range(part.start, part.stop, step)]
+            [
+                LibraryBlock(self.wide, slice(low, min(low + step, part.stop)))
+                for low in range(part.start, part.stop, step)
+            ]
             for part in self.parts
         ]
 
     # Products ----------------------------------------------------------------------------------------------------
 
     def times(self, w: np.ndarray) -> np.ndarray:
-        return self.compiled.times(w) if self.is_large else whole.times(self.X, w)
+        return self.compiled.times(w) if self.is_large else whole.times(self.wide, w)
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
-        return self.compiled.transposed_times(v) if self.is_large else whole.transposed_times(self.X, v)
+        return self.compiled.transposed_times(v) if self.is_large else whole.transposed_times(self.wide, v)
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         if self.is_large and self.compiled.takes(target.forms):
@@ -342,10 +349,11 @@ class MemoryData(Data):
         return np.asarray(sum(parts))
 
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
-        if self.work.compiled or self.is_large:
-            norms = self.compiled.diagonal(weights)
+        if self.is_large or self.profile.sparse:
+            # Slices of a CSR array would copy as many entries as all squares take.
+            norms = self.compiled.diagonal(weights) if self.is_large else linear.squared(self.X).T @ weights
             return norms if features is None else norms[features]
-        if features is None and not self.profile.sparse and self.X.size <= PIECE and self.X.dtype == np.float64:
+        if features is None and self.X.size <= PIECE and self.X.dtype == np.float64:
             return weights @ np.square(self.X)
         norms = np.zeros(self.d if features is None else features.size)
         for part in self._slices():
@@ -358,7 +366,7 @@ class MemoryData(Data):
         return np.asarray(sum(parts, start=np.zeros((self.d, *weights.shape[1:]))))
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
-        if self.work.compiled or self.is_large:
+        if self.is_large:
             return self.compiled.row_scores(scale)
         if self.profile.sparse:  # slices of a CSR array would copy as many entries
             return linear.squared(self.X) @ scale

@@ -141,10 +141,12 @@ def _linear_functions() -> None:
 
 
 def _linear_algebra() -> None:
-    from dualnewton.kernels import team
+    from dualnewton.kernels import part_sums, team
     from dualnewton.matrix import factors, vectors
 
     team.prepare()
+    matrix = np.zeros((1, 1))
+    part_sums.totals.prepare(np.zeros(1, dtype=np.int64), 1, 1, matrix, matrix)
     long = np.ones(vectors.LONG)
     vectors.combination(vectors.products([(long, long)]), [long])
     vectors.penalised(*[long] * 4)
