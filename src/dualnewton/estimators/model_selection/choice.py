@@ -86,7 +86,8 @@ def _most_weight(held: Held, rows: np.ndarray, spread: float) -> float:
 def _squared(held: Held, score: float, spread: float) -> Interval:  # noqa: ARG001
     """√MSE is a norm of the errors, which changes by at most ρ."""
     root = math.sqrt(max(-score, 0.0))
-    return -((root + spread) ** 2) * (1.0 + SLACK), -(max(root - spread, 0.0) ** 2) * (1.0 - SLACK)
+    most, least = root + spread, max(root - spread, 0.0)
+    return -most * most * (1.0 + SLACK), -least * least * (1.0 - SLACK)  # unlike a power, a product may be infinite
 
 
 def _r2(held: Held, score: float, spread: float) -> Interval:
