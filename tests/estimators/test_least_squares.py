@@ -195,3 +195,13 @@ def test_features_of_different_scales_that_fit_all_targets_leave_no_residuals(fi
     y = X[:, 1] + rng.standard_normal(150)
     model = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, y)
     assert model.certificate_.primal == 0.0
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_nonnegative_fits_of_features_of_different_scales_are_certified(fit_intercept):
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        rows = rng.standard_normal((80, 12)) * 10.0 ** rng.uniform(-3.0, 3.0, 12)
+        y = rng.standard_normal(80) + rows @ (rng.random(12) < 0.5) / np.abs(rows).max()
+        model = dn.LinearRegression(positive=True, tol=1e-10, fit_intercept=fit_intercept).fit(rows, y)
+        assert model.certificate_.relative_gap <= 1e-10

@@ -156,7 +156,7 @@ class Unpenalised(AroundProblem):
             return CertifiedPair(w, intercept, self.unit.no_dual(), Certificate(primal, at_zero))
         if alpha is None:
             Z = self.view.margins(theta)
-            alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.view.inverse(self.hessian_at(theta, Z)))
+            alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.inverse_at(theta, Z))
         dual, sums = self._dual(alpha)
         if dual > at_zero:
             return CertifiedPair(w, intercept, alpha, Certificate(primal, dual)).with_sizes(sums)
@@ -185,9 +185,9 @@ class Unpenalised(AroundProblem):
         """Return by how much Σ c_i α_i x_ij violates its constraint, for each feature."""
         return np.abs(along)
 
-    def hessian_at(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        """Return the Hessian by which dual points are projected at θ with the margins Z."""
-        return self.view.hessian(Z)
+    def inverse_at(self, theta: np.ndarray, Z: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:  # noqa: ARG002
+        """Return the product with the inverse Hessian by which dual points are projected at θ with the margins Z."""
+        return self.view.inverse(self.view.hessian(Z))
 
     def primal_at(self, theta: np.ndarray) -> float:
         """P₀ at θ = (w, b)."""
@@ -212,10 +212,14 @@ class NonNegativeUnpenalised(Unpenalised):
     def excess(self, along: np.ndarray) -> np.ndarray:
         return along
 
-    def hessian_at(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        H, outside = self.view.hessian(Z).copy(), np.flatnonzero(theta[0, : self.d] == 0.0)
-        H[outside], H[:, outside] = 0.0, 0.0
-        return H
+    def inverse_at(self, theta: np.ndarray, Z: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        H, inside = self.view.hessian(Z).copy(), np.ones(theta.shape)
+        outside = np.flatnonzero(theta[0, : self.d] == 0.0)
+        inside[0, outside] = 0.0
+        # Ones, not zeros, on the diagonal: a singular matrix would be inverted without regard to the scales of the features.
+        H[outside], H[:, outside], H[outside, outside] = 0.0, 0.0, 1.0
+        product = self.view.inverse(H)
+        return lambda g: inside * product(inside * g)
 
     def primal_at(self, theta: np.ndarray) -> float:
         return math.inf if np.any(theta[0, : self.d] < 0.0) else super().primal_at(theta)
