@@ -197,6 +197,21 @@ class FinitePastTheEnd(losses.Huber):
         return self.conjugate_inside(u, y)
 
 
+class MarkedNonnegative(losses.Squared):
+    nonnegative = True
+
+    def value(self, z, y):
+        return super().value(z, y) - 1.0
+
+    def conjugate_inside(self, u, y):
+        return super().conjugate_inside(u, y) + 1.0
+
+
+class ListOfValues(losses.Squared):
+    def value(self, z, y):
+        return np.ravel(super().value(z, y)).tolist()
+
+
 class MarkedQuadratic(losses.SquaredHinge):
     curvature = losses.Curvature.CONSTANT
 
@@ -293,6 +308,8 @@ WRONG_LOSSES = {
     Overflows: "is not finite: value at .* is inf",
     InfiniteAtTheEnd: "is not finite: conjugate_inside at .* is nan",
     FinitePastTheEnd: r"a conjugate that is .* just past the end u=.* must be \+inf",
+    MarkedNonnegative: "declares to be nonnegative, but has a value below zero: at z=",
+    ListOfValues: "is not elementwise: value of an array gave a list",
     MarkedQuadratic: "declares CONSTANT curvature, but second_derivative is not constant: it runs from 0 to 1",
     MarkedPiecewise: "declares PIECEWISE curvature, but second_derivative is neither 0 nor 0.25: at z=",
     KinkElsewhere: "declares a kink that does not exist: just right of kink 0, at z=.* derivative is .* but the kink says",

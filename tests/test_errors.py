@@ -65,3 +65,19 @@ def test_whoever_catches_value_errors_catches_it():
     assert issubclass(dn.DualnewtonError, ValueError)
     assert issubclass(DataError, dn.DualnewtonError)
     assert issubclass(BadFileError, dn.DualnewtonError)
+
+
+@pytest.mark.parametrize("wrong", [np.eye(2), "problem", None, dn.Problem])
+def test_what_is_no_problem_is_refused_by_its_type(wrong):
+    kind = type(wrong).__name__
+    for use in (dn.solve, dn.plan, lambda each: dn.solve_many([each])):
+        with pytest.raises(dn.DualnewtonError, match=f"problem must be a problem such as .* type {kind}"):
+            use(wrong)
+
+
+def test_several_problems_are_a_sequence_and_a_callback_is_a_function():
+    problem = dn.Problem(np.eye(2), [1.0, -1.0], dn.losses.Logistic(), lam=0.1)
+    with pytest.raises(dn.DualnewtonError, match="problems must be a sequence of problems, got a single one"):
+        dn.solve_many(problem)
+    with pytest.raises(dn.DualnewtonError, match="callback must be a function of the progress, or None, got 3"):
+        dn.solve(problem, callback=3)

@@ -207,3 +207,13 @@ def test_nonnegative_coefficients_of_features_far_from_zero(shift):
     model = dn.LinearRegression(positive=True).fit(X + shift, y)
     np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-6, atol=1e-7)
     assert model.certificate_.relative_gap <= model.tol
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_nonnegative_fits_of_features_of_different_scales_are_certified(fit_intercept):
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        rows = rng.standard_normal((80, 12)) * 10.0 ** rng.uniform(-3.0, 3.0, 12)
+        y = rng.standard_normal(80) + rows @ (rng.random(12) < 0.5) / np.abs(rows).max()
+        model = dn.LinearRegression(positive=True, tol=1e-10, fit_intercept=fit_intercept).fit(rows, y)
+        assert model.certificate_.relative_gap <= 1e-10

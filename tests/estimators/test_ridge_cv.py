@@ -1,11 +1,13 @@
 """RidgeCV finds what scikit-learn's finds, and its formula for one row at a time is what fits without that row would say."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import RidgeCV as Theirs
 from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, ShuffleSplit
@@ -180,3 +182,12 @@ def test_the_choice_names_the_score_by_which_it_was_made():
     X, y = load_iris(return_X_y=True)
     assert dn.RidgeClassifierCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "accuracy"
     assert dn.RidgeCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "r2"
+
+
+def test_features_whose_errors_cannot_be_squared():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = dn.RidgeCV(cv=3).fit(1e100 * X, X[:, 0] + 0.5 * rng.standard_normal(40))
+    assert np.isfinite(found.coef_).all()

@@ -53,6 +53,7 @@ LINES = {
     "comments and blank lines": ("# head\n\n1 1:2 # tail 3:4\n  \n-1 2:5#tail\n", [[2, 0], [0, 5]], [1, -1]),
     "other line ends": ("1 1:2\r\n-1 2:5\r\n", [[2, 0], [0, 5]], [1, -1]),
     "no last newline": ("1 1:2\n-1 2:5", [[2, 0], [0, 5]], [1, -1]),
+    "a byte order mark": ("\ufeff1 1:2\n-1 2:5\n", [[2, 0], [0, 5]], [1, -1]),
     "queries": ("1 qid:7 1:2\n-1 qid:8 2:5\n", [[2, 0], [0, 5]], [1, -1]),
     "tabs and spaces": (" 1\t1:2  \n-1   \t 2:5\t\n", [[2, 0], [0, 5]], [1, -1]),
     "unsorted": ("1 2:3 1:2\n-1 2:5\n", [[2, 3], [0, 5]], [1, -1]),

@@ -1,5 +1,6 @@
 """Compiled kernels on disk: a later process compiles nothing, and the user is told once when something is compiled."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -53,19 +54,30 @@ def test_the_first_process_compiles_and_says_so_once_and_a_later_one_loads_all_o
     assert run(FITS, tmp_path) == (0, models, "")
 
 
+def row_scores():
+    """Scores of two rows by a kernel that this process has not compiled."""
+    kernel = Kernel(import_module("dualnewton.kernels.passes")._row_scores)
+    parts = np.array([0, 2]), np.zeros(1, np.int64)
+    arguments = (
+        np.eye(2),
+        np.empty(0, np.uint64),
+        np.empty(0, np.int64),
+        *parts,
+        np.array([1.0, 4.0]),
+        out := np.empty(2),
+    )
+    kernel.prepare(*arguments)
+    kernel(*arguments)
+    return out.tolist()
+
+
 def test_without_a_folder_that_can_be_written_a_kernel_is_compiled_and_the_line_says_why(monkeypatch, capsys):
     def no_folder(py_func):
         raise RuntimeError("no locator available")
 
     monkeypatch.setattr(_compiler, "KernelCache", no_folder)
     monkeypatch.setattr(_compiler, "SO_FAR", _compiler.SoFar())
-    kernel = Kernel(import_module("dualnewton.kernels.passes")._row_scores)
-    X = np.eye(2)
-    parts = np.array([0, 2]), np.zeros(1, np.int64)
-    arguments = (X, np.empty(0, np.uint64), np.empty(0, np.int64), *parts, np.array([1.0, 4.0]), out := np.empty(2))
-    kernel.prepare(*arguments)
-    kernel(*arguments)
-    np.testing.assert_array_equal(out, [1.0, 4.0])
+    assert row_scores() == [1.0, 4.0]
     said = capsys.readouterr().err
     assert said.startswith("dualnewton: compiling kernels for dense float64 data (in every process, since no folder")
     assert said.count("\n") == 1
@@ -187,3 +199,17 @@ def test_two_processes_that_compile_for_different_types_use_different_files(tmp_
         first.save("one", [1.0])
         second.save("two", [2.0])
     assert (first.load("one"), first.load("two")) == (None, [2.0])
+
+
+def test_a_kernel_that_cannot_be_stored_is_used_all_the_same(monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_compiler.KernelFiles, "load", lambda *_: None)
+    monkeypatch.setattr(_compiler.KernelFiles, "_save_data", full)
+    _compiler.report_unsaved.cache_clear()
+    assert row_scores() == [1.0, 4.0]
+    said = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
+    assert len(said) == 1
+    assert "kernels cannot be stored in" in said[0]
+    assert os.strerror(errno.ENOSPC) in said[0]

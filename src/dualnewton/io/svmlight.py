@@ -9,6 +9,7 @@ those of Python's ``float`` to the last bit.
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import re
@@ -63,7 +64,7 @@ class SvmlightSource(Source):
     def blocks(self) -> Iterator[Rows]:
         with reading(self.path, self.wanted.report) as stream:
             texts = _texts(stream, self.wanted.block, self.path)
-            first = next(texts, b"")
+            first = next(texts, b"").removeprefix(codecs.BOM_UTF8)  # which some editors write
             parser = self.parser or (by_lines if len(first) < SMALL else by_kernel)
             lowest = 1 if self.wanted.zero_based is False else 0
             yield from self._in_order(chain([first] if first else [], texts), lambda text: parser(text, lowest))

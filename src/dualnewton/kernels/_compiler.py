@@ -311,6 +311,12 @@ class KernelCache(FunctionCache):
         announce(sig, "once per installation; `dualnewton warm-up` does it ahead")
         return None
 
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:  # a full disk, for example: the kernel itself is ready
+            report_unsaved(self.cache_path, error.strerror or str(error))
+
 
 class NoCache(NullCache):
     """Replaces a cache on disk if no folder for it can be written."""
@@ -350,6 +356,17 @@ def announce(kinds: tuple[Any, ...], when: str) -> None:
     if not SO_FAR.announced:
         SO_FAR.announced = True
         print(f"dualnewton: compiling kernels for {described(kinds)} ({when})", file=sys.stderr, flush=True)
+
+
+@cache
+def report_unsaved(folder: str, why: str) -> None:
+    """Print a message on standard error, once per process, that kernels cannot be stored."""
+    print(
+        f"dualnewton: compiled kernels cannot be stored in {folder} ({why}), so that every process compiles them: "
+        "set NUMBA_CACHE_DIR to another folder",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def described(kinds: tuple[Any, ...]) -> str:

@@ -99,7 +99,10 @@ def _domain(loss: Loss, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _elementwise(loss: Loss, method: str, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
-    result = np.asarray(call(loss, method, x, y))
+    found = call(loss, method, x, y)
+    result = np.asarray(found)
+    if not isinstance(found, np.ndarray) and result.shape:
+        raise UnusableError(f"is not elementwise: {method} of an array gave a {type(found).__name__}")
     if result.shape != x.shape or not np.issubdtype(result.dtype, np.floating):
         seen = f"{result.dtype} of shape {result.shape}"
         raise UnusableError(f"is not elementwise: {method} of floats of shape {x.shape} gave {seen}")
@@ -295,6 +298,14 @@ def _conjugate_at_the_ends(tried: _LossPoints) -> Iterator[str]:
         yield f"has a conjugate that is {beyond[k]:.8g} {place}; there it must be +inf"
 
 
+def _declared_sign(tried: _LossPoints) -> Iterator[str]:
+    """A loss that declares to be nonnegative has simpler bounds of rounding errors, which would be too small otherwise."""
+    if tried.loss.nonnegative:
+        for k in broken(-tried.value, tried.rounding_of_value(tried.value), tried.z):
+            seen = f"at z={tried.z[k]:.8g}, y={tried.y[k]:g} it is {tried.value[k]:.8g}"
+            yield f"declares to be nonnegative, but has a value below zero: {seen}"
+
+
 def _declared_curvature(tried: _LossPoints) -> Iterator[str]:
     """CONSTANT declares that φ″ is one number everywhere (Theorem 7), PIECEWISE that it is one number or zero."""
     low, high = tried.curvature.min(), tried.curvature.max()
@@ -365,6 +376,7 @@ _IDENTITIES = (
     _fenchel_young_equality,
     _fenchel_young_inequality,
     _conjugate_at_the_ends,
+    _declared_sign,
 )
 """Identities of every loss."""
 

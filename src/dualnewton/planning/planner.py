@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.problem import Problem
@@ -79,6 +80,7 @@ def plan(
     >>> plan.method, plan.tau
     ('newton', 100)
     """
+    require_problem(problem)
     tuning = DEFAULT if tuning is None else tuning
     method, tau = check_names(problem, method, tau)
     if (small := small_plan(problem, method, tau, models, tuning)) is not None:
@@ -86,6 +88,15 @@ def plan(
     if n_threads > 1 and method == "auto" and tau == "auto":
         tuning = on_threads(tuning, problem.data.profile, n_threads, 1 if problem.loss.kinked else models)
     return general_plan(problem, method=method, tau=tau, models=models, near=near, tuning=tuning)
+
+
+def require_problem(problem: Any) -> None:
+    """Raise an error if the object has not the functions of a problem, such as a matrix in its place."""
+    if isinstance(problem, type) or not hasattr(problem, "certified_pair"):
+        raise DualnewtonError(
+            "problem must be a problem such as dualnewton.Problem(X, y, losses.Logistic(), lam=0.1), got an object of the type "
+            f"{type(problem).__name__}"
+        )
 
 
 def check_names(problem: Problem, method: str, tau: Tau) -> tuple[str, Tau]:

@@ -16,7 +16,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import on_threads
 from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import check_names, general_plan
+from dualnewton.planning.planner import check_names, general_plan, require_problem
 from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.checkpoint import SHARED
@@ -125,7 +125,13 @@ def starting_pairs(
 
 def alike(problems: Sequence[Any]) -> list[Any]:
     """Return the problems of a run as a list; raise an error if they do not share X, loss, regulariser and intercept."""
-    problems = list(problems)
+    try:
+        problems = list(problems)
+    except TypeError:
+        require_problem(problems)
+        raise DualnewtonError("problems must be a sequence of problems, got a single one: use solve for it") from None
+    for problem in problems:
+        require_problem(problem)
     if not problems:
         raise DualnewtonError("problems must hold at least one problem, got none")
     first = problems[0]
@@ -146,6 +152,13 @@ def alike(problems: Sequence[Any]) -> list[Any]:
 def _shared_names(kind: Any) -> list[str]:
     """Return the names of the fields that the problems of a run share."""
     return [part.name for part in fields(kind) if part.name in SHARED]
+
+
+def called(callback: Any) -> Any:
+    """Return a callback, which must be a function or None."""
+    if callback is not None and not callable(callback):
+        raise DualnewtonError(f"callback must be a function of the progress, or None, got {callback!r:.60}")
+    return callback
 
 
 def silent() -> np.errstate:
