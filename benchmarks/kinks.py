@@ -6,7 +6,8 @@
 For each data set and each λn it times methods of ours ("newton" solves smoothed losses) and LIBLINEAR (scikit-learn's
 ``LinearSVC`` and ``LinearSVR`` with their dual solver, up to 2000 iterations, at several tolerances of which the loosest that is
 good enough counts; it has no quantile loss). Models have no intercept, since LIBLINEAR penalises its own. The models of LIBLINEAR
-are compared with the best dual value that is known: (P(w) − D)/P(w).
+are compared with the best dual value that is known: (P(w) − D)/P(w). A method that does not reach the goal is shown as not
+converged, with the least gap that it has reached.
 
 ``--random`` draws small data instead: 100 to 5000 rows, 5 to 100 features, gaussian, correlated, one-hot or sparse, as an array
 or a CSR matrix, hinge or ε-insensitive loss, C = 1/λn from 0.01 to 100.
@@ -66,12 +67,17 @@ def main() -> None:
         problem = dn.Problem(X, y, loss, lam=strength / len(y))
         times = {method: timed(method, problem, strength, asked.cap) for method in methods}
         size = f"{problem.n}x{problem.d}"
-        cells = " ".join(f"{1e3 * seconds:>11.2f}ms {gap:>9.1e}" for seconds, gap in times.values())
+        cells = " ".join(f"{shown(seconds):>13s} {gap:>9.1e}" for seconds, gap in times.values())
         print(f"{name:22s} {size:>12s} {type(loss).__name__:20s} {strength:6.3g} {cells}", flush=True)
         if {"auto", "liblinear"} <= set(times):
             pairs.append((times["auto"][0], times["liblinear"][0]))
     if pairs:
         summarise(pairs)
+
+
+def shown(seconds: float) -> str:
+    """Return the milliseconds of a fit; of one that did not reach the goal within the cap and its iterations, that it did not."""
+    return f"{1e3 * seconds:.2f}ms" if seconds < math.inf else "absent" if math.isnan(seconds) else "not converged"
 
 
 def chosen(asked: argparse.Namespace) -> Iterator[tuple[str, Any, np.ndarray, float]]:

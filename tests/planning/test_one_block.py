@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
+from dualnewton.planning.small import small_plan
 
 CASES = {
     "few features": (5000, 50, 1.0, "newton"),
@@ -34,3 +35,23 @@ def test_outputs_of_least_squares_that_share_one_hessian_count_as_one(weighted):
     model = dn.Ridge().fit(X, Y, sample_weight=c)
     assert ("on one dense block" in model.plan_.reason) != weighted
     assert max(each.relative_gap for each in model.certificate_) <= model.tol
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "C", "family"),
+    [
+        (4000, 100, 1e-3, None),
+        (4000, 100, 1.0, "kinks"),
+        (300, 600, 1e-4, None),
+        (200, 800, 1.0, "kinks"),
+        (400, 20, 1e-3, "kinks"),
+    ],
+)
+def test_kinked_losses_are_left_to_compiled_rounds_if_the_penalty_is_strong(n, d, C, family):
+    """Interior-point steps cost the same for any penalty. On small data, the last case, nothing is compiled."""
+    X = np.random.default_rng(0).standard_normal((n, d))
+    problem = dn.Problem(X, np.resize([1.0, -1.0], n), dn.losses.Hinge(), lam=1.0 / (C * n))
+    for models in (1, 8):  # each has its own steps
+        chosen = small_plan(problem, "auto", "auto", models)
+        assert (None if chosen is None else chosen.family) == family
+    assert dn.plan(problem, method="interior").family == "kinks"

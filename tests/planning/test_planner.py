@@ -274,6 +274,16 @@ def test_slow_rounds_on_a_loss_with_kinks_are_left_for_interior_points():
     assert "more epochs of rounds" in result.plan.reason
 
 
+def test_two_steps_of_rounds_show_their_speed():
+    """A third would be a joint step, which may cost more than all sweeps before."""
+    problem = tall(loss=losses.Hinge(), n=3000, d=60, lam_n=1e-3)
+    course = Switching(problem, general_plan(problem, method="sdna", tau="auto"), 1e-4, free=True)
+    course.note(0.5 * DEFAULT.kinked_trial_epochs, 0.8, 0.8)
+    assert course.better() is None
+    course.note(DEFAULT.kinked_trial_epochs, 0.79, 0.79)
+    assert course.better().method == "interior"
+
+
 @pytest.mark.parametrize("family", ["kinks", None])
 def test_slow_rounds_are_left_after_a_direct_solver_that_failed(family):
     problem = tall(loss=losses.Hinge(), n=3000, d=60, lam_n=1e-3)

@@ -10,6 +10,8 @@ from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE, Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
+from dualnewton.planning.interior import interior_cost
+from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -29,6 +31,8 @@ class Family(NamedTuple):
         The outer scheme of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
+    yields : callable, optional
+        Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     """
 
     takes: Callable[[Any, Tuning], bool]
@@ -36,6 +40,7 @@ class Family(NamedTuple):
     reason: str
     scheme: str | None = None
     together: bool = False
+    yields: Callable[[Any, Tuning], bool] | None = None
 
 
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
@@ -96,6 +101,17 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
     return few and problem.loss.pieces(problem.y[:1]) is not None
 
 
+def _yields_to_rounds(problem: Any, tuning: Tuning) -> bool:
+    """Whether dual rounds, which are compiled, are expected to be faster than interior-point steps on one dense block.
+
+    That is so for strong penalties and many features. A visit of a loss with several kinks takes as many times as long.
+    """
+    if is_small(tuning, problem.n, problem.d) or not takes_rounds(problem, "sdna"):
+        return False
+    kinks = len(problem.loss.kinks(problem.y[:1]))
+    return kinks * rounds_cost(problem, tuning) < interior_cost(problem, tuning) / tuning.direct_gain
+
+
 def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows.
 
@@ -138,7 +154,13 @@ WIDE = "Newton's method on the span of the rows: there are fewer examples than f
 """The reason in the plan of a direct solution on n coordinates."""
 
 FAMILIES = {
-    "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows", scheme="smoothing"),
+    "kinks": Family(
+        _takes_kinks,
+        "interior",
+        "interior-point steps on one dense block of rows",
+        scheme="smoothing",
+        yields=_yields_to_rounds,
+    ),
     "huber": Family(
         _takes_huber,
         "newton",
@@ -163,7 +185,9 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = _most_entries(problem, tuning)
-    share = 1 if models > 1 and problem.scheme is None and _share_hessian(problem) else models
+    # Models with kinks take their own steps in either way; those of one Hessian share it.
+    apart = problem.scheme == "smoothing" or (problem.scheme is None and _share_hessian(problem))
+    share = 1 if models > 1 and apart else models
     if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
     asked, scheme = tau in ("auto", problem.n), problem.scheme
@@ -171,6 +195,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
         if family.scheme != scheme or not asked or method not in ("auto", family.method):
             continue
         if family.takes(problem, tuning):
+            if method == "auto" and family.yields is not None and family.yields(problem, tuning):
+                return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
             plan = Plan(family.method, problem.n, family.reason, family=name, together=together)
             return _with_passes(plan, problem, tuning) if name == "classes" else plan

@@ -99,10 +99,12 @@ class Switching:
     def better(self, *, stuck: bool = False) -> Plan | None:
         """Return the plan of another method, if it is clearly better for the rest of the run, or the current one is stuck."""
         plan, relative_gap = self.state.plan, self.state.relative_gap
-        if not self.free or (len(self.state.history) <= self.tuning.switch_window and not stuck):
+        if not self.free:
             return None
         if self.problem.loss.kinked:
             return self._from_kinks(stuck=stuck)
+        if len(self.state.history) <= self.tuning.switch_window and not stuck:
+            return None
         if stuck:
             leave = plan.is_primal and plan.before is None and relative_gap > self.tuning.rounding_gap
             others = self._others() if leave else []
@@ -130,7 +132,12 @@ class Switching:
         return other.after(plan, f"{epochs:.3g} more epochs of rounds would cost {left / other.cost:.2g} times as much")
 
     def _has_tried_rounds(self) -> bool:
-        """Whether these are rounds that have shown their speed, and have not ended."""
+        """Whether these are rounds that have shown their speed, and have not ended.
+
+        Two steps show it: slow ones are followed by joint steps, each of which may cost as much as all sweeps before.
+        """
+        if len(self.state.history) < 2:
+            return False
         now, residual = self.state.history[-1]
         shown = now >= self.tuning.kinked_trial_epochs and self.tol < self.state.relative_gap and residual > 0.0
         return shown and not self.state.plan.is_primal

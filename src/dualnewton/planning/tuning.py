@@ -36,6 +36,8 @@ class Tuning(Crossovers):
         Largest number of entries of X for which problems are solved directly on one dense block of rows.
     direct_rows, direct_wide_entries : int
         Largest numbers of rows and entries of X for which interior-point steps on fewer rows than features use one dense block.
+    direct_gain : float
+        Factor by which interior-point steps on one dense block are faster than those by passes are predicted to be, and a margin.
     direct_hessian, thin_hessian : float
         Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
         entries; the second for sparse rows with few pairs of stored entries.
@@ -251,6 +253,7 @@ class Tuning(Crossovers):
     direct_entries: int = 1 << 20
     direct_rows: int = 1024
     direct_wide_entries: int = 1 << 23
+    direct_gain: float = 8.0
     direct_hessian: float = 6.4e7
     thin_hessian: float = 2.1e7
     class_features: int = 512

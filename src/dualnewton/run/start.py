@@ -175,6 +175,10 @@ def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
     """Return a function that returns the generator of a run, always the same object; an invalid seed raises an error here."""
     if callable(random_state):
         return random_state
+    if random_state is None:
+        return cache(
+            np.random.default_rng
+        )  # numbers from the operating system take longer than the smallest fits' planning
     try:
         made = np.random.default_rng(random_state)
         return lambda: made

@@ -107,7 +107,9 @@ def test_steps_are_few_and_end_at_the_tolerance(loss, n, d):
 def test_examples_that_are_decided_are_left_out(monkeypatch):
     sizes, create = [], step_systems.Rows.__init__
     monkeypatch.setattr(
-        step_systems.Rows, "__init__", lambda self, rows, *rest: sizes.append(len(rows)) or create(self, rows, *rest)
+        step_systems.Rows,
+        "__init__",
+        lambda self, columns, *rest: sizes.append(columns.shape[1]) or create(self, columns, *rest),
     )
     X, score, weights = drawn(4000, 12)
     for loss in LOSSES:

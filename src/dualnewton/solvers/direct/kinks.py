@@ -65,14 +65,12 @@ class Terms:
     ----------
     matrix : Rows or Gram
         Products with the examples.
-    kinks, jumps : arrays of shape (M n,)
-        k_im without the offset, and J_im, ordered by m.
+    kinks, jumps : arrays of shape (M, n)
+        k_im without the offset, and J_im.
     least : array of shape (n,)
         Slopes left of all kinks.
     c : array of shape (n,), optional
         Weights, if they are not all one.
-    several : int
-        M.
     fixed : array or float
         Σ c_i ã_i (slope) of the examples that are left out.
     """
@@ -82,16 +80,11 @@ class Terms:
     jumps: np.ndarray
     least: np.ndarray
     c: np.ndarray | None
-    several: int
     fixed: Any = 0.0
 
     def fold(self, values: np.ndarray) -> np.ndarray:
         """Sum over the kinks of each example."""
-        return values if self.several == 1 else values.reshape(self.several, -1).sum(axis=0)
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Repeat the values of the examples for each kink."""
-        return values if self.several == 1 else np.tile(values, self.several)
+        return values[0] if len(values) == 1 else np.add.reduce(values, axis=0)
 
     def mass(self, values: np.ndarray) -> np.ndarray:
         """Sum over the kinks of each example, times its weight."""
@@ -110,21 +103,14 @@ class Terms:
         """The residual of the first optimality condition."""
         return self.matrix.imbalance(x, self.slopes(p)) + self.fixed
 
-    def places(self, kept: np.ndarray) -> np.ndarray:
-        """Return the indices of the kinks of some examples."""
-        first = np.arange(self.several)[:, None] * len(self.least)
-        return kept if self.several == 1 else (first + kept).ravel()
-
     def restricted(self, kept: np.ndarray, p: np.ndarray) -> Terms:
         """Return the terms of the examples ``kept``; p of the others is constant."""
         mass = self.slopes(p)
         mass[kept] = 0.0
-        at = self.places(kept)
         c = None if self.c is None else self.c[kept]
-        return Terms(
-            self.matrix.restricted(kept), self.kinks[at], self.jumps[at], self.least[kept], c, self.several,
-            self.fixed + self.matrix.columns @ mass,
-        )  # fmt: skip
+        fixed = self.fixed + self.matrix.columns @ mass
+        kinks, jumps = self.kinks.take(kept, axis=1), self.jumps.take(kept, axis=1)
+        return Terms(self.matrix.restricted(kept), kinks, jumps, self.least[kept], c, fixed)
 
 
 class Path:
@@ -134,7 +120,7 @@ class Path:
     ----------
     unit : float
         The unit of a margin: the root mean square residual of the least-squares fit.
-    boxes : array of shape (4, M n)
+    boxes : array of shape (4, M, n)
         p, q, s, t.
     """
 
@@ -169,7 +155,7 @@ class Path:
         np.negative(slacks, out=change)
         _, dz = self._towards(D, self.r, change)
         length = self._length()
-        reached = (1.0 - length) * self.mu - length**2 * float(self.way[0] @ dz) / values.size
+        reached = (1.0 - length) * self.mu - length**2 * float(terms.fold(self.way[0]) @ dz) / values.size
         target = min(max(reached / self.mu, 0.0), 1.0) ** 3 * self.mu
         # The corrector, a step to the target with the second-order term of the predictor.
         np.multiply(self.slopes, self.moves, out=change)
@@ -200,12 +186,10 @@ class Path:
         """Compute the direction for which Δs + (s/p)Δp and Δt + (t/q)Δq are ``change``, with Δp = D(Δz + push)."""
         terms, dp = self.terms, self.way[0]
         dx, dz = terms.matrix.direction(self.imbalance, terms.mass(D * push))
-        dz = terms.spread(dz)
         np.multiply(D, dz + push, out=dp)
         if fine:  # D is large near a kink, where Δz + push cancels: one step of refinement on the residual of the first condition
             left = self.imbalance + terms.matrix.imbalance(dx, terms.mass(dp))
             more, dz_more = terms.matrix.direction(left, terms.mass(D * (dz + push) - dp))
-            dz_more = terms.spread(dz_more)
             dx, dz = dx + more, dz + dz_more
             dp += D * dz_more
         np.negative(dp, out=self.way[1])
@@ -223,8 +207,7 @@ class Path:
         """Return the examples with an undecided slope; decided margins have moved by at most this fraction from their kinks."""
         calm = np.abs(self.moves) < most * self.slacks
         calm &= self.values < DECIDED * self.terms.jumps
-        inside = ~(calm[0] | calm[1])
-        return np.flatnonzero(inside if self.terms.several == 1 else self.terms.fold(inside))
+        return np.flatnonzero(~(calm[0] | calm[1]).all(axis=0))
 
 
 class Search:
@@ -243,8 +226,7 @@ class Search:
     def __init__(self, problem: Problem, whole: Terms, live: Any, path: Path, crossovers: Crossovers) -> None:
         self.crossovers, self.problem, self.whole, self.path, self.p = crossovers, problem, whole, path, path.p
         self.y, self.o = problem.y[live], None if problem.offset is None else problem.offset[live]
-        self.kept: np.ndarray | None = None
-        self.places: Any = slice(None)  # indices of the kinks of the examples that are kept
+        self.kept: Any = slice(None)
         self.saved = path  # the iterate at which examples were left out first
         self.calm = CALM if whole.matrix.restricts else 0.0
         self.value = NEAR * path.gap  # of n P; an upper bound until it is computed
@@ -259,11 +241,11 @@ class Search:
             self.best = min(self.best, self.path.gap)
             if moved and self.idle < PATIENCE:
                 self._restrict()
-            elif self.kept is None:
+            elif self.whole is self.path.terms:
                 break
             else:
                 self._go_back()
-        self.p[self.places] = self.path.p
+        self.p[:, self.kept] = self.path.p
         return steps
 
     def _is_over(self, tol: float) -> bool:
@@ -271,14 +253,14 @@ class Search:
         path, whole = self.path, self.whole
         if path.gap > NEAR * tol * self.value:
             return False
-        self.p[self.places] = path.p
-        r = whole.spread(self._evaluate()) - whole.kinks
+        self.p[:, self.kept] = path.p
+        r = self._evaluate() - whole.kinks
         over = whole.jumps * np.maximum(r, 0.0) - self.p * r
         gap = whole.total(over) + whole.matrix.gap(path.imbalance, path.unit)
         if gap <= WELL_BELOW * tol * self.value:
             return True
-        if self.kept is not None:
-            over[self.places] = 0.0
+        if path.terms is not whole:
+            over[:, self.kept] = 0.0
             if whole.total(over) > 0.5 * WELL_BELOW * tol * self.value:
                 self._widen(r, np.flatnonzero(whole.fold(over)))
         return False
@@ -300,18 +282,17 @@ class Search:
         chosen = path.undecided(self.calm)
         if not 0 < len(chosen) <= self.crossovers.undecided_share * n:
             return
-        if self.kept is None:
+        whole = path.terms is self.whole
+        if whole:
             self._evaluate()
             if path.gap > RIPE * self.value:
                 return
-        at, ends = path.terms.places(chosen), np.where(path.p < path.values[1], 0.0, path.terms.jumps)
-        if self.kept is None:
-            self.p, self.kept, self.saved = path.p.copy(), chosen, path
-        else:
-            self.kept = self.kept[chosen]
-        self.p[self.places] = ends
-        self.places = self.whole.places(self.kept)
-        self.path = Path(path.terms.restricted(chosen, ends), path.x.copy(), path.r[at], path.boxes[:, at], path.unit)
+            self.p, self.saved = path.p.copy(), path
+        ends = np.where(path.p < path.values[1], 0.0, path.terms.jumps)
+        self.p[:, self.kept] = ends
+        self.kept = chosen if whole else self.kept[chosen]
+        terms = path.terms.restricted(chosen, ends)
+        self.path = Path(terms, path.x.copy(), path.r.take(chosen, 1), path.boxes.take(chosen, 2), path.unit)
 
     def _widen(self, r: np.ndarray, wrong: np.ndarray) -> None:
         """Bring examples back that were left out, and are on the wrong side of a kink.
@@ -319,29 +300,28 @@ class Search:
         If these are far on the wrong side, the steps continue from the iterate at which examples were left out first.
         """
         path, whole = self.path, self.whole
-        if self.kept is None or self.calm < CALM * CARE**2:
+        if self.calm < CALM * CARE**2:
             self._go_back()
             return
-        boxes = np.empty((4, len(r)))
+        boxes = np.empty((4, *r.shape))
         p, q, s, t = boxes
         np.clip(self.p, DECIDED * whole.jumps, (1.0 - DECIDED) * whole.jumps, out=p)
         np.subtract(whole.jumps, p, out=q)
         np.maximum(-r, 0.0, out=s)
         s += path.mu / (DECIDED * whole.jumps)
         np.add(s, r, out=t)
-        boxes[:, self.places] = path.boxes
+        boxes[:, :, self.kept] = path.boxes
         self.kept, self.calm = np.union1d(self.kept, wrong), CARE * self.calm
-        self.places = whole.places(self.kept)
         terms = whole.restricted(self.kept, self.p)
-        self.path = Path(terms, path.x, r[self.places], boxes[:, self.places], path.unit)
+        self.path = Path(terms, path.x, r.take(self.kept, 1), boxes.take(self.kept, 2), path.unit)
         self.best, self.idle = math.inf, 0
         if self.path.gap > self.saved.gap:
             self._go_back()
 
     def _go_back(self) -> None:
         """Continue from the iterate at which examples were left out first, and leave none out any more."""
-        self.path, self.p, self.kept, self.calm = self.saved, self.saved.p, None, 0.0
-        self.places, self.best, self.idle = slice(None), math.inf, 0
+        self.path, self.p, self.kept, self.calm = self.saved, self.saved.p, slice(None), 0.0
+        self.best, self.idle = math.inf, 0
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:  # noqa: ARG001
@@ -383,42 +363,45 @@ def products_of(problem: Problem, block: Block, tol: float) -> tuple[np.ndarray,
 def terms_of(problem: Problem, block: Block, live: Any, tol: float) -> Terms:
     """Return the losses of the examples of positive weight."""
     kinks, lamn, v = problem.loss.kinks(problem.y[live]), problem.lam * problem.n, problem.regularizer.form.weights
-    positions, jumps = [kink.position for kink in kinks], [kink.right - kink.left for kink in kinks]
+    positions, jumps = np.array([k.position for k in kinks]), np.array([k.right - k.left for k in kinks])
     if problem.offset is not None:
-        positions = [position - problem.offset[live] for position in positions]
+        positions = positions - problem.offset[live]
     c = None if problem.sample_weight is None else problem.c[live]
     matrix: Rows | Gram
     if problem.n < problem.d:
         K = products_of(problem, block, tol)[0][live][:, live]
         matrix = Gram(block.rows[live], K, v, lamn, intercept=problem.fit_intercept)
+    elif c is None and lamn in block.kept:
+        matrix = block.kept[lamn]  # of another class, with the products of its columns
     else:
         rows = block.extended if problem.fit_intercept else block.rows
         ridge = np.zeros(rows.shape[1])
         ridge[: problem.d] = lamn if v is None else lamn * v
-        matrix = Rows(rows[live], ridge, problem.d)
-    joined = [parts[0] if len(kinks) == 1 else np.concatenate(parts) for parts in (positions, jumps)]
-    return Terms(matrix, joined[0], joined[1], kinks[0].left, c, len(kinks))
+        matrix = Rows.of(rows[live], ridge, problem.d)
+        if c is None:
+            block.kept[lamn] = matrix
+    return Terms(matrix, positions, jumps, kinks[0].left, c)
 
 
 def started(terms: Terms) -> Path | None:
     """Return the least-squares fit to the kinks, with slopes that rise linearly over ``WIDTH`` root mean square residuals."""
-    matrix, several, n = terms.matrix, terms.several, len(terms.least)
+    matrix, (several, n) = terms.matrix, terms.kinks.shape
     c = np.ones(n) if terms.c is None else terms.c
     total = float(np.add.reduce(c))
-    targets = terms.kinks if several == 1 else terms.fold(terms.kinks) / several
+    targets = terms.fold(terms.kinks) / several
     if (x := matrix.fitted(targets, c, 1.0)) is None:
         return None
     off = matrix.margins(x) - targets
     unit = math.sqrt(float(c @ (off * off)) / total) or 1.0
     # With slopes p = J (½ + r/width) the first optimality condition is that of a least-squares fit.
     width = WIDTH * unit
-    steepness = width / (float(np.add.reduce(terms.jumps)) / n)
+    steepness = width / (float(np.add.reduce(terms.jumps, axis=None)) / n)
     middle = terms.least + terms.fold(0.5 * terms.jumps)
     x = matrix.fitted(targets - steepness * middle, c, steepness)
     if x is None or not math.isfinite(float(x @ x)):
         return None
-    r = terms.spread(matrix.margins(x)) - terms.kinks
-    boxes = np.empty((4, len(r)))
+    r = matrix.margins(x) - terms.kinks
+    boxes = np.empty((4, *r.shape))
     p, q, s, t = boxes
     np.divide(r, width, out=p)
     p += 0.5

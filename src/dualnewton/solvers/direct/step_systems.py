@@ -21,8 +21,8 @@ class Rows:
 
     Parameters
     ----------
-    rows : array of shape (n, d) or (n, d + 1)
-        Ã, in C order. Short rows are transposed, so that scaling the examples is fast.
+    columns : array of shape (d, n) or (d + 1, n)
+        Ãᵀ: the transpose of rows in C order, or for short rows an array in C order, so that scaling the examples is fast.
     ridge : array
         λn v_j, and 0 for the intercept.
     d : int
@@ -31,14 +31,18 @@ class Rows:
 
     restricts = True
 
-    def __init__(self, rows: np.ndarray, ridge: np.ndarray, d: int) -> None:
-        self.by_rows = rows.shape[1] >= LONG
-        self.columns = rows.T if self.by_rows else np.ascontiguousarray(rows.T)
+    def __init__(self, columns: np.ndarray, ridge: np.ndarray, d: int) -> None:
+        self.columns, self.by_rows = columns, len(columns) >= LONG
         self.ridge, self.d, self.inverse = ridge, d, 0.5 / ridge[:d]
         self.diagonal = np.zeros((len(ridge), len(ridge)), order="F")
         self.diagonal.ravel("K")[:: len(ridge) + 1] = ridge
         self.scaled = np.empty_like(self.columns)
         self.plain: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, rows: np.ndarray, ridge: np.ndarray, d: int) -> Rows:
+        """Return the matrix of Ã in C order."""
+        return cls(rows.T if rows.shape[1] >= LONG else np.ascontiguousarray(rows.T), ridge, d)
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         """ãᵀx of each example."""
@@ -90,7 +94,8 @@ class Rows:
 
     def restricted(self, kept: np.ndarray) -> Rows:
         """Return the matrix of some examples."""
-        return Rows(self.columns.T[kept], self.ridge, self.d)
+        columns = self.columns.T[kept].T if self.by_rows else self.columns.take(kept, axis=1)
+        return Rows(columns, self.ridge, self.d)
 
     def model(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Return w and b."""
