@@ -108,6 +108,19 @@ def test_elastic_net(ratio):
     assert proved >= 6
 
 
+@pytest.mark.parametrize(("ratio", "seed"), [(0.1, 4), (0.1, 7), (0.5, 3), (0.5, 6)])
+def test_of_many_features_the_choice_is_that_of_exact_fits_too(ratio, seed):
+    """The gaps of the first fits leave it open: without further fits, another alpha would be chosen."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((50, 260))
+    y = X[:, :10] @ rng.standard_normal(10) + 0.3 * rng.standard_normal(50)
+    alphas = np.geomspace(1.0, 0.01, 120)
+    rough, exact = (dn.ElasticNetCV(l1_ratio=ratio, cv=3, alphas=alphas, tol=tol).fit(X, y) for tol in (1e-3, 1e-11))
+    assert rough.alpha_ == exact.alpha_
+    best = int(np.argmin(exact.mse_path_.mean(axis=1)))
+    np.testing.assert_allclose(rough.mse_path_[best], exact.mse_path_[best], rtol=1e-4)
+
+
 def test_of_the_lasso_with_more_features_than_rows_nothing_is_claimed():
     X, y = sample(0, classes=0, n=20, d=40)
     proof = dn.ElasticNetCV(l1_ratio=1.0, cv=3, alphas=10).fit(X, y).choice_certificate_

@@ -153,6 +153,18 @@ def test_products_of_the_rows_give_the_bound_of_the_hessian(intercept):
     assert spread_by_rows(far @ far.T, c, omega, 0.3, intercept=intercept) is None
 
 
+@pytest.mark.parametrize("rank", [0, 1, 40, 400])
+def test_the_largest_quotient_of_two_forms_is_bounded_from_above(rank):
+    from scipy.linalg import eigh
+
+    rng = np.random.default_rng(rank)
+    A, B = rng.standard_normal((500, 150)) * 10.0 ** rng.uniform(-3, 3, 150), rng.standard_normal((rank, 150))
+    gram, sample, ridge = A.T @ A, B.T @ B, np.full(150, 1e-3)
+    found = spread_per_root_gap(gram, sample, ridge)
+    exact = np.sqrt(2.0 * max(eigh(sample, gram + np.diag(ridge), eigvals_only=True)[-1], 0.0))
+    assert exact * (1.0 - 1e-6) <= found <= 1.25 * exact + 1e-12
+
+
 def test_a_singular_hessian_proves_nothing():
     """The Lasso with more features than rows has no unique minimiser."""
     problem = posed(losses.Squared(), n=10, d=30, regularizer=regularizers.L1())

@@ -19,16 +19,32 @@ from dualnewton.estimators.model_selection._cross_validated import CrossValidate
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import over_folds, walk_values
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
+from dualnewton.estimators.model_selection._proofs import gap_of
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.run.result import Result
 
+DOUBT, OPEN = 2.0, 1e-8
+"""Factor of the error that a gap leaves in predictions for training rows, up to which those for other rows are in doubt; and the
+least relative gap of models that are fitted again."""
+
+BATCH, FARTHER = 8, 4.0
+"""Values that are fitted again at a time, the best first; and the largest distance of an error from the least, as a multiple of
+the largest change of an error in such fits, of a value that is fitted again, too."""
+
+KEPT = 1 << 23
+"""Number of coefficients of models that are kept until the choice."""
+
 
 class Scored(NamedTuple):
-    """Outcome and error of the model of each fold for an alpha, and a function that returns the results of all rows."""
+    """Outcome and error of the model of each fold for an alpha, and a function that returns the results of all rows.
+
+    ``start`` has the models from which a more accurate fit starts, if there is one.
+    """
 
     outcomes: Sequence[Outcome]
     errors: Sequence[float] | np.ndarray
     final: Callable[[], list[Result]]
+    start: np.ndarray | None = None
 
 
 Walk = Callable[[float, np.ndarray], Iterator[Scored]]
@@ -46,17 +62,20 @@ class Search:
         The values of l1_ratio, and for each of them those of alpha.
     errors : array of shape (l1_ratios, alphas, folds)
         The errors.
-    outcomes : array of Outcome of the same shape
-        Certificates and statuses of the models.
+    outcomes, gaps : arrays of the same shape
+        Certificates and statuses of the models, and their gaps with the rounding errors of these.
     best : (int, int)
         The first index with the least mean error over the folds.
-    final : callable
-        Returns the results of all rows for the best value.
+    found : dict
+        The best value with what was found for it, and all values if their models fit into some memory.
     moments : FoldMoments, optional
         The moments of the rows, if the fits use them.
+    again : callable, optional
+        Fits some decreasing alphas for an l1_ratio almost exactly, from the start of the first.
     """
 
     moments: FoldMoments | None = None
+    again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]] | None = None
 
     def __init__(
         self,
@@ -68,18 +87,69 @@ class Search:
     ) -> None:
         self.session, self.data, self.folds, self.ratios, self.grids = session, data, folds, ratios, grids
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
-        self.outcomes = np.empty(self.errors.shape, dtype=object)
+        self.outcomes, self.gaps = np.empty(self.errors.shape, dtype=object), np.empty(self.errors.shape)
         self.best, self.least = (0, 0), np.inf
-        self.final: Callable[[], list[Result]] = list
+        self.found: dict[tuple[int, int], Scored] = {}
+
+    @property
+    def final(self) -> Callable[[], list[Result]]:
+        """A function that returns the results of all rows for the best value."""
+        return self.found[self.best].final
 
     def fit(self, walk: Walk) -> None:
-        """Fit all values, and store what is found for each."""
+        """Fit all values, and those among which the gaps leave the choice open once more."""
+        kept = 0
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
             for k, found in enumerate(walk(ratio, alphas)):
-                self.errors[r, k], self.outcomes[r, k] = found.errors, found.outcomes
-                mean = float(self.errors[r, k].mean())
-                if mean < self.least:
-                    self.best, self.least, self.final = (r, k), mean, found.final
+                self._store((r, k), found)
+                kept += 0 if found.start is None else found.start.size
+                if self.again is None or kept > KEPT:
+                    self.found = {self.best: self.found[self.best]}
+        if self.again is not None and kept <= KEPT and not self.session.is_over:
+            self._compare_again(self.again)
+
+    def _store(self, place: tuple[int, int], found: Scored) -> None:
+        self.errors[place], self.outcomes[place], self.found[place] = found.errors, found.outcomes, found
+        self.gaps[place] = [gap_of(outcome.certificate) for outcome in found.outcomes]
+        mean = float(self.errors[place].mean())
+        if mean < self.least or len(self.found) == 1:
+            self.best, self.least = place, mean
+
+    def _compare_again(self, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
+        """Fit the values that may be the best almost exactly, as far as such fits change errors enough."""
+        close, change = self._contenders(), np.inf
+        while not self.session.is_over:
+            means = self.errors.mean(axis=2)
+            near = np.flatnonzero(close & (means - means.min() <= FARTHER * change))
+            if near.size == 0:
+                break
+            batch = np.zeros_like(close)
+            batch.flat[near[np.argsort(means.flat[near], kind="stable")[:BATCH]]] = True
+            close &= ~batch
+            self._fit_again(batch, again)
+            change = max(float(np.abs(self.errors.mean(axis=2) - means).max()), change if change < np.inf else 0.0)
+        means = self.errors.mean(axis=2)
+        place = np.unravel_index(np.argmin(np.where(np.isnan(means), np.inf, means)), means.shape)
+        self.best = int(place[0]), int(place[1])
+
+    def _fit_again(self, batch: np.ndarray, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
+        for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
+            if (places := np.flatnonzero(batch[r]).tolist()) and (start := self.found[r, places[0]].start) is not None:
+                for k, found in zip(places, again(ratio, alphas[places], start), strict=False):
+                    self._store((r, k), found)
+
+    def _contenders(self) -> np.ndarray:
+        """Return whether each value may be the best one of exact fits, to judge by the gaps of its models, which are not tiny.
+
+        A gap leaves an error of √(2 gap) in the root of the mean square of the predictions for the training rows. None if there
+        is one candidate only.
+        """
+        roots, spread = np.sqrt(self.errors), DOUBT * np.sqrt(2.0 * self.gaps)
+        low, high = np.square(np.maximum(roots - spread, 0.0)), np.square(roots + spread)
+        close = low.mean(axis=2) <= high.mean(axis=2).min()
+        able = [self.found[place].start is not None for place in np.ndindex(close.shape)]
+        rough = np.any(self.gaps > OPEN * np.square(roots), axis=2) & np.reshape(able, close.shape)
+        return close & rough if np.count_nonzero(close) > 1 else np.zeros_like(close)
 
     def choice(self, ends: np.ndarray, scoring: str, reason: str, *, with_ratio: bool) -> choice.ChoiceCertificate:
         """Return the certificate of the choice, given bounds on the scores, which are the negative errors, of exact fits."""

@@ -42,6 +42,10 @@ WELL_BELOW = 0.3
 violation of ε times the threshold makes a relative gap of at most 2ε."""
 
 
+FINE = 1e-11
+"""Relative gap of models that are fitted again, since the gaps of the first fits left the choice open."""
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """The models of the folds for some alphas.
@@ -54,12 +58,15 @@ class Fitted:
         Their certificates.
     final : callable
         Returns the results of all rows for one of the alphas.
+    starts : array of shape (alphas, models, d), optional
+        From where the paths of each alpha may begin again.
     """
 
     W: np.ndarray
     b: np.ndarray
     outcomes: list[list[Outcome]]
     final: Callable[[int], list[Result]]
+    starts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.W)
@@ -138,19 +145,35 @@ class QuadraticPaths(ABC):
 
         return along
 
-    def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
-        """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing."""
+    def again(
+        self, scored: Callable[[Fitted], Iterator[Scored]]
+    ) -> Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]:
+        """Return a function that fits some alphas almost exactly, from the models of the first of them."""
+
+        def finely(ratio: float, alphas: np.ndarray, start: np.ndarray) -> Iterator[Scored]:
+            for found in self.along(ratio, alphas, start, min(FINE, self.session.goal)):
+                yield from scored(found)
+
+        return finely
+
+    def along(
+        self, ratio: float, alphas: np.ndarray, start: np.ndarray | None = None, goal: float | None = None
+    ) -> Iterator[Fitted]:
+        """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing.
+
+        The paths begin at ``start``, or zero, and have relative gaps of at most ``goal``, or that of the session.
+        """
         poser = self.pose(ratio)
         poser.weightings = self.weightings
         problems, done = poser._problems(self.data), 0
         lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
         base = Penalty.of(problems[0])
         penalties = [base.times(lam / problems[0].lam) for lam in lams]
-        goal = WELL_BELOW * self.session.goal
+        goal = WELL_BELOW * (self.session.goal if goal is None else goal)
         goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
         if not len(alphas):
             return
-        for stretch in batches(self.paths.along(penalties, goals, lambda: self.session.is_over)):
+        for stretch in batches(self.paths.along(penalties, goals, lambda: self.session.is_over, start)):
             own = slice(done, done + len(stretch.W))
             self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
             yield self._fitted(problems, stretch, lams[own])
@@ -166,7 +189,7 @@ class QuadraticPaths(ABC):
         def final(k: int) -> list[Result]:
             return self._of_all_rows(like(whole, lam=float(lams[k])), stretch, k)
 
-        return Fitted(models.W, models.b, outcomes, final)
+        return Fitted(models.W, models.b, outcomes, final, stretch.W)
 
     def _certified(self, models: _Models) -> list[list[Outcome]]:
         """Certify the models of the folds for each λ; replace those that miss the tolerance."""

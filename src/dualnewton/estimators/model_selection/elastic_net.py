@@ -20,7 +20,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import over_folds
 from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
-from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs, gap_of
+from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted, quadratic_paths
 from dualnewton.objective.moments import Residuals
 from dualnewton.planning.working_sets import sums_moments
@@ -80,9 +80,8 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         for r, (ratio, alphas) in enumerate(zip(search.ratios, search.grids, strict=True)):
             for fold in range(len(folds)):
                 if (factor := proofs.factor(fold, float(alphas.min()) * (1.0 - ratio))) is not None:
-                    gaps = [gap_of(each.certificate) for each in search.outcomes[r, :, fold]]
-                    errors = search.errors[r, :, fold]
-                    ends[r, :, fold] = choice.squared_ends(-errors, factor * np.sqrt(gaps), slack)
+                    errors, spreads = search.errors[r, :, fold], factor * np.sqrt(search.gaps[r, :, fold])
+                    ends[r, :, fold] = choice.squared_ends(-errors, spreads, slack)
         reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
         return search.choice(ends, SCORE, reason, with_ratio=len(search.ratios) > 1)
 
@@ -97,9 +96,10 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
             for whole, of_folds in self._in_passes(search, ratio, alphas):
                 yield from errors.scored(Fitted.of([result for own in of_folds for result in own], whole))
 
-        return (
-            in_passes if paths is None else paths.walk(errors.scored, in_passes)
-        )  # columns on disk cannot be selected
+        if paths is None:  # columns of rows on disk cannot be selected
+            return in_passes
+        search.again = paths.again(errors.scored)
+        return paths.walk(errors.scored, in_passes)
 
     def _posing(self, ratio: float) -> Any:
         """Return the estimator of an l1_ratio, which has one problem per fold."""
@@ -152,7 +152,8 @@ class _Errors:
         if rest:
             self._on_rows(found, rest, errors)
         for k, outcomes in enumerate(found.outcomes):
-            yield Scored(outcomes, errors[k], partial(found.final, k))
+            start = None if found.starts is None else found.starts[k]
+            yield Scored(outcomes, errors[k], partial(found.final, k), start)
 
     def _on_rows(self, found: Fitted, folds: Sequence[int], errors: np.ndarray) -> None:
         """Compute the errors of some folds from their rows."""

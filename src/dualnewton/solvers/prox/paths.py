@@ -135,12 +135,15 @@ class Paths(ABC):
         ½ Σ_i c_fi (x_iᵀw + b − y_i)² there.
     passes : int
         Passes over the data so far.
+    ahead : int
+        The most penalties of the next step, if a step costs a pass.
     """
 
     V: np.ndarray
     gradient: np.ndarray
     losses: np.ndarray
     passes: int = 0
+    ahead: int = 1
 
     @property
     @abstractmethod
@@ -175,10 +178,20 @@ class Paths(ABC):
         self.V, self.gradient, self.losses, self.passes = state.V, state.gradient, state.losses, state.passes
 
     def along(
-        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
+        self,
+        penalties: Sequence[Penalty],
+        goals: Sequence[float],
+        is_over: Callable[[], bool] = lambda: False,
+        start: np.ndarray | None = None,
     ) -> Iterator[Stretch]:
-        """Yield the models of the penalties from zero on, some at a time; the last ones are missing if they do not fit."""
-        self.begin()
+        """Yield the models of the penalties, some at a time, from zero or a start of shape (F, d) on.
+
+        The last ones are missing if they do not fit.
+        """
+        self.begin(start)
+        self.ahead = (
+            1 if start is None else AHEAD
+        )  # features that the models near a start use have mostly been gathered
         done = 0
         while done < len(penalties) and (found := self.advance(penalties[done:], goals[done:], is_over)) is not None:
             W = np.zeros((*found.shape[:2], self.gradient.shape[1]))
@@ -378,9 +391,9 @@ class FromColumns(Paths):
     # The walk ----------------------------------------------------------------------------------------------------------
 
     def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:
-        if self.systems is not None:
-            self._clear()
         W = np.zeros((len(self.totals), self.data.d)) if W is None else W
+        if self.systems is not None and not self._is_wide(W):
+            self._clear()
         self.gather(np.flatnonzero(W.any(axis=0) & (self.gathered.place < 0)))
         self.V, self.last, self.ahead = W[:, self.inside], None, 1
         gradients, losses = self._evaluated(self.V[None], None if gradient is None else gradient[None])
@@ -432,13 +445,16 @@ class FromColumns(Paths):
 
         Once a model uses more features than it has rows, systems of the rows are smaller.
         """
-        wide = np.any(np.count_nonzero(start, axis=1) > np.count_nonzero(self.c, axis=1))
         dense = not linear.is_sparse(self.gathered.rows)
-        if wide and dense and self.systems is None and RowSystems.can_take(penalties[0]):
+        if dense and self._is_wide(start) and self.systems is None and RowSystems.can_take(penalties[0]):
             self.systems = self._turned_to_rows()
         if self.systems is not None:
             return self.systems.walk(start, penalties, goals, is_over)
         return walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+
+    def _is_wide(self, V: np.ndarray) -> bool:
+        """Whether a model uses more features than it has rows."""
+        return bool(np.any(np.count_nonzero(V, axis=1) > np.count_nonzero(self.c, axis=1)))
 
     def _evaluated(self, V: np.ndarray, gradients: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return gradients, of shape (strengths, F, d), and losses of models; the intercepts are at their best."""
