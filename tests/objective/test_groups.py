@@ -136,3 +136,30 @@ def test_problems_with_other_labels_share_all_else_and_check_their_labels():
     for y, lam in ((np.zeros(N), 1.0), (problem.y, 0.0)):
         with pytest.raises(dn.DualnewtonError):
             with_labels(problem, y, lam)
+
+
+@pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)
+@pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic(), losses.Hinge()], ids=name_of)
+def test_problems_with_the_same_weights_form_a_group(loss, penalty):
+    rng = np.random.default_rng(8)
+    weights = rng.integers(0, 3, N) * 1.0
+    first = problems_of(loss, regularizer=penalty, fit_intercept=True, sample_weight=weights)[0]
+    problems = [first, *(with_labels(first, labels_for(loss, N, rng), lam) for lam in LAMS[1:])]
+    assert [group.M for group in groups.groups_of(problems)] == [3]
+    models, intercepts, _ = points_of(problems)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k, pair in enumerate(certify_models(problems, models, intercepts, tol=1e-4)):
+            (alone,) = certify_models([problems[k]], [models[k]], [intercepts[k]], tol=1e-4)
+            one, other = pair.certificate, alone.certificate
+            assert (one.primal, one.dual) == pytest.approx((other.primal, other.dual), rel=1e-9, abs=1e-12)
+            assert one.rounding == pytest.approx(other.rounding, rel=1e-4)
+
+
+def test_outputs_with_the_same_weights_have_the_model_of_each_alone():
+    rng = np.random.default_rng(9)
+    X, Y, c = rng.standard_normal((N, D)), rng.standard_normal((N, 3)), rng.uniform(0.0, 2.0, N)
+    together = dn.Ridge().fit(X, Y, sample_weight=c)
+    for k in range(3):
+        alone = dn.Ridge().fit(X, Y[:, k], sample_weight=c)
+        np.testing.assert_allclose(together.coef_[k], alone.coef_, rtol=1e-9, atol=1e-12)
+        assert together.certificate_[k].primal == pytest.approx(alone.certificate_.primal, rel=1e-12)

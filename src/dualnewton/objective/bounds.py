@@ -294,7 +294,7 @@ def _points(form: RowForm, rows: Sequence[RowVectors], margins: np.ndarray, kept
     np.negative(slopes, out=alpha)
     if form.direction:
         kept[1::2] = form.loss.balancing_direction(alpha, z, y)
-    return row_sums.over_rows(form.loss, value)
+    return row_sums.over_rows(form.loss, value) if rows[0].c is None else value @ rows[0].c
 
 
 def _kept_columns(form: RowForm) -> int:

@@ -40,8 +40,11 @@ class Group:
 
     @cached_property
     def rows(self) -> RowVectors:
-        """Labels, weights and offsets; for M problems the labels alone, of shape (M, n)."""
-        return self.first.row_vectors if self.M == 1 else RowVectors(stacked([each.y for each in self.problems]))
+        """Labels, weights and offsets; the labels of M problems have the shape (M, n)."""
+        first = self.first
+        if self.M == 1:
+            return first.row_vectors
+        return RowVectors(stacked([each.y for each in self.problems]), first.sample_weight)
 
     def each(self, arrays: Any) -> Any:
         """Return the part of each problem, of an array with a row per problem if there are several."""
@@ -78,7 +81,8 @@ def singles(problems: Sequence[Problem]) -> list[Group]:
 
 
 def _evaluated_alike(one: Problem, other: Problem) -> bool:
-    """Whether two problems over the same X differ in y and λ alone, and have neither weights nor offsets."""
-    plain = one.sample_weight is None and one.offset is None and one.fit_intercept == other.fit_intercept
+    """Whether two problems over the same X differ in y and λ alone, and have no offsets; weights must be the same object."""
+    same = one.sample_weight is other.sample_weight
+    plain = same and one.offset is None and one.fit_intercept == other.fit_intercept
     same = one.regularizer is other.regularizer or one.regularizer == other.regularizer
     return plain and same and (one.loss is other.loss or one.loss == other.loss)

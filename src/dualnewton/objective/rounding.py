@@ -123,7 +123,7 @@ def rounding_bounds(
         own = slice(len(errors), len(errors) + group.M)
         points = models[own], intercepts[own], found[own]
         if group.M > 1:
-            sums = row_sums.label_sums_of_each(group.first.loss, group.rows.y)
+            sums = row_sums.label_sums_of_each(group.first.loss, group.rows.y, group.rows.c)
             for problem, labels in zip(group.problems, sums, strict=True):
                 vars(problem).setdefault("label_sums", labels)
             if (shared := _bound_of_all(group, *points, tol)) is not None:

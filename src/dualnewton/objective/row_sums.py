@@ -207,13 +207,15 @@ def _sizes(alpha: np.ndarray, squares: Any, weighted: Any, *columns: Any) -> Dua
 def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool) -> tuple[Any, ...]:
     if alpha.ndim == 1 and (function := compiled_function("dual_sizes_of", None, alpha)) is not None:
         return function(alpha, RowVectors(y, c, o))[: None if masses else 2]
-    if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
-        squares = np.einsum("ki,ki->k", alpha, alpha)
+    if alpha.ndim == 2 and loss.columns == 1:  # several problems
+        mass = alpha if c is None else c * alpha
+        squares = np.einsum("ki,ki->k", mass, mass)
+        weighted = squares if c is None else np.einsum("ki,ki->k", alpha, mass)
         if not masses:
-            return squares, squares
+            return squares, weighted
         if alpha.shape[1] >= 2 * SUMMED:
-            return squares, squares, totals(alpha.T), totals(np.abs(alpha).T)
-        return squares, squares, alpha.sum(axis=1), np.abs(alpha).sum(axis=1)
+            return squares, weighted, totals(mass.T), totals(np.abs(mass).T)
+        return squares, weighted, mass.sum(axis=1), np.abs(mass).sum(axis=1)
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
     squares = product(mass, mass)
     weighted = squares if c is None else product(alpha, mass)
@@ -233,8 +235,9 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
 
 
 def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[Any]:
-    if alpha.ndim == 2 and loss.columns == 1:  # several problems without weights
-        totals = over_rows(loss, loss.conjugate(-alpha, y))
+    if alpha.ndim == 2 and loss.columns == 1:  # several problems
+        found = loss.conjugate(-alpha, y)
+        totals = over_rows(loss, found if c is None else c * np.where(c > 0.0, found, 0.0))
         return (np.where(np.isnan(totals), np.inf, totals),)
     if not many and type(alpha) is np.ndarray:
         return (loss.conjugates(alpha, y, c),)
@@ -363,8 +366,10 @@ def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     return weight, squares, labels, square, at_zero, below, offsets
 
 
-def label_sums_of_each(loss: Loss, Y: np.ndarray) -> list[LabelSums]:
-    """Return the sums over the labels of several problems without weights and offsets, one row of labels for each."""
+def label_sums_of_each(loss: Loss, Y: np.ndarray, c: np.ndarray | None = None) -> list[LabelSums]:
+    """Return the sums over the labels of several problems without offsets, one row of labels for each."""
+    if c is not None:
+        return [label_sums(loss, RowVectors(y, c)) for y in Y]
     n, own = float(Y.shape[1]), loss.label_sizes(Y)
     squares = np.einsum("ki,ki->k", own, own).tolist()
     at_zero = [loss.sizes_at_zero(n, square) for square in squares]

@@ -1,10 +1,10 @@
 """Least squares of several outputs with a quadratic penalty, such as ridge regression of K targets: one matrix for all of them.
 
-    n P_k(x) = Σ φ(ã_iᵀx + o_ik; y_ik) + ½ Σ_j ridge_kj x_j²,        ã_i = (a_i, 1),   x = (w, b),   no ridge on b
+    n P_k(x) = Σ c_i φ(ã_iᵀx + o_ik; y_ik) + ½ Σ_j ridge_kj x_j²,        ã_i = (a_i, 1),   x = (w, b),   no ridge on b
 
-The loss φ is quadratic and the rows have no weights, so that the Hessian depends on λ alone: outputs with equal λ share its
-factor. One Newton step of each output from zero would be exact without rounding; further steps, with the gradients of the rows
-themselves, remove what rounding has left.
+The loss φ is quadratic and the rows have the same weights in all outputs, so that the Hessian depends on λ alone: outputs with
+equal λ share its factor. One Newton step of each output from zero would be exact without rounding; further steps, with the
+gradients of the rows themselves, remove what rounding has left.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def solve(
     most: int,
     deadline: float,
 ) -> list[Found]:
-    """Take steps until the expected gap of every output is small enough, or none is halved any more; the rows have no weights."""
+    """Take steps until the expected gap of every output is small enough, or none is halved any more."""
     first, rows = problems[0], block.rows
     d, free = first.d, first.fit_intercept
     ridge = ridges(problems)
@@ -73,7 +73,7 @@ def evaluated(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> t
     Some outputs are evaluated at a time, so that arrays with an entry per row stay in the cache.
     """
     first, (n, d) = problems[0], rows.shape
-    losses, gradients, ones = np.empty(len(x)), np.empty(x.shape), np.ones(n)
+    losses, gradients, weights, c = np.empty(len(x)), np.empty(x.shape), first.c, first.sample_weight
     shifted, some = any(each.offset is not None for each in problems), max(1, TOGETHER // n)
     for low in range(0, len(x), some):
         part = slice(low, low + some)
@@ -81,9 +81,10 @@ def evaluated(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> t
         z = products(rows, here) if np.count_nonzero(here) else np.zeros((len(own), n))
         z = z + stacked([each.o for each in own]) if shifted else z
         values, slopes = first.loss.value_and_derivative(z, stacked([each.y for each in own]))
-        losses[part], gradients[part, :d] = values @ ones, weighted_sums(slopes.T, rows)
+        losses[part], mass = values @ weights, slopes if c is None else c * slopes
+        gradients[part, :d] = weighted_sums(mass.T, rows)
         if x.shape[1] > d:
-            gradients[part, d] = slopes @ ones
+            gradients[part, d] = slopes @ weights
     return losses, gradients
 
 
@@ -138,10 +139,12 @@ def inverses(
 
     d, m = problem.d, ridge.shape[1]
     H = np.empty((m, m))
-    H[:d, :d] = rows.T @ rows
+    c = problem.sample_weight
+    scaled = rows if c is None else np.sqrt(c)[:, None] * rows
+    H[:d, :d] = scaled.T @ scaled
     if m > d:
-        H[d, :d] = H[:d, d] = np.ones(problem.n) @ rows
-        H[d, d] = problem.n
+        H[d, :d] = H[:d, d] = problem.c @ rows
+        H[d, d] = problem.c.sum()
     H *= float(problem.loss.second_derivative(np.zeros(1), problem.y[:1])[0])
 
     def factor(own: np.ndarray) -> np.ndarray:

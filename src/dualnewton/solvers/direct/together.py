@@ -46,7 +46,7 @@ def solve(
     first = problems[0]
     if any(each.loss != first.loss or each.fit_intercept != first.fit_intercept for each in problems):
         return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
-    if first.loss.curvature is Curvature.CONSTANT and all(each.sample_weight is None for each in problems):
+    if first.loss.curvature is Curvature.CONSTANT and shares_weights(problems):
         return squares.solve(problems, block, starts, tol=tol, most=most, deadline=deadline)
     models, numbers, found = Models.of(problems, block), np.arange(len(problems)), dict[int, Found]()
     at, steps = models.start(starts), 0
@@ -71,6 +71,11 @@ def solve(
         at = new
         if kept.size < len(numbers):
             models, numbers, at = models.only(kept), numbers[kept], Points(*(each[kept] for each in new))
+
+
+def shares_weights(problems: Sequence[Problem]) -> bool:
+    """Whether the rows have the same weights in all problems: none, or the same object."""
+    return all(each.sample_weight is problems[0].sample_weight for each in problems)
 
 
 class Points(NamedTuple):
