@@ -245,3 +245,14 @@ def test_the_public_names_are_there():
         assert callable(getattr(dn.theory, name))
     for name in ("method1", "method2", "nsync", "prox_method1", "pcdm"):
         assert callable(getattr(dn.methods, name))
+
+
+def test_data_are_one_thing():
+    """A reader who meets ``Data`` meets the protocol of ``matrix``, wherever it is."""
+    named = [
+        path
+        for path in FILES
+        for node in nodes_of(text_of(path))
+        if isinstance(node, ast.ClassDef) and node.name == "Data"
+    ]
+    assert [path.relative_to(SOURCE).as_posix() for path in named] == ["matrix/protocol.py"]

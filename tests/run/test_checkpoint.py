@@ -13,6 +13,7 @@ from checkpoint_cases import CASES, SEED, Case, bits, one, several
 from dualnewton import losses, regularizers, samplings
 from dualnewton.files import archive as _archive
 from dualnewton.objective.certificates import certify_duals
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run import checkpoint
 from dualnewton.run.loop import Run
 from dualnewton.run.methods import make_method
@@ -142,12 +143,10 @@ def test_threads_limits_and_the_callback_may_be_others(path, deadly):
 def test_a_deadline_that_is_far_away_changes_no_bit(tau):
     (problem,) = one(logistic, n=40_000, d=6)
     start = [(problem, certify_duals([problem], [problem.no_dual()])[0])]
-    told, request = [], Request("sdna", tau, None, 1e-6, None, 1, None)
+    told, request = [], Request("sdna", tau, None, 1e-6, None, 1, None, tuning=DEFAULT)
     for deadline in (np.inf, 1e18):
-        method, rng = (
-            make_method(dn.plan(problem, method="sdna", tau=tau), start, request, Run),
-            np.random.default_rng(0),
-        )
+        method = make_method(dn.plan(problem, method="sdna", tau=tau), start, request, Run)
+        rng = np.random.default_rng(0)
         told.append([(method.step(rng, deadline, np.inf), method.residual(0).hex()) for _ in range(4)])
     assert told[0] == told[1]
 

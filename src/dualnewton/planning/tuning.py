@@ -79,11 +79,11 @@ class Tuning(Crossovers):
     predicted_gap : float
         Relative gap to which the effort of smooth losses is predicted.
     starting_gap : float
-        Logarithm of the gap at w = 0 over the conditioning times the optimum.
+        Logarithm of the relative gap at w = 0 as a multiple of the conditioning.
     newton_passes : float
         Passes of Newton's method from w = 0 to a relative gap of 1e-6.
     last_passes : float
-        Those of them that are near the optimum, those of a quadratic loss, and those on the dual with all examples in one block.
+        Passes of Newton's method near the optimum, for a quadratic loss, and on the dual with all examples in one block.
     near_passes : float
         The same from the solution of a similar problem (warm start).
     certificate_passes : float
