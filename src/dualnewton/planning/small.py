@@ -61,10 +61,12 @@ def _takes_classes(problem: Any, tuning: Tuning) -> bool:
     """Whether L-BFGS for several classes works on one dense block of all rows.
 
     Beyond small data, rows with few stored entries are left to the methods that use these alone, and so are so many rows for each
-    unknown that the problem of a sample of them is solved first.
+    unknown that the problem of a sample of them is solved first. With fewer examples than features, Newton's method on the Kn
+    coordinates of their span costs less if these are few.
     """
     n, d, K = problem.n, problem.d, problem.columns
-    few = K > 1 and d <= min(n, tuning.class_features) and n * d <= _most_entries(problem, tuning)
+    few = K > 1 and d <= tuning.class_features and n * d <= _most_entries(problem, tuning)
+    few = few and tuning.class_coordinates * d <= K * n
     if not is_small(tuning, n, d):
         few = few and not problem.data.profile.sparse and n * tuning.sample_share <= tuning.sample_rows * K * d
     return few and has_hessian(problem) and problem.data.capabilities.whole

@@ -44,6 +44,8 @@ class Tuning(Crossovers):
     class_features, class_blocks : int
         Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
         block, by L-BFGS from a d×d Gram matrix.
+    class_coordinates : float
+        Least ratio of examples times classes to features for which it is solved so with more features than examples.
     class_passes, class_hessian : int, float
         Least number of L-BFGS steps of softmax before a new Hessian, and the number of features for which the Hessians of all
         classes cost one pass.
@@ -258,6 +260,7 @@ class Tuning(Crossovers):
     thin_hessian: float = 2.1e7
     class_features: int = 512
     class_blocks: int = 2
+    class_coordinates: float = 2.0
     class_passes: int = 5
     class_hessian: float = 8.0
     dense_pairs: float = 0.02

@@ -122,10 +122,11 @@ def test_separable_classes_and_a_tiny_penalty_are_left_to_the_general_methods_ea
 
 
 def test_limits_of_the_plan():
-    wide, own = problem(np.tile(X, 30)), problem()
+    wide, own = problem(np.tile(X, 60)), problem()
     assert small_plan(own, "auto", "auto", tuning=tuned(class_blocks=1, direct_entries=N)) is None
     assert small_plan(own, "auto", "auto", tuning=tuned(**DIRECT, class_features=D - 1)) is None
     assert small_plan(wide, "auto", "auto").family == "wide"
+    assert small_plan(problem(np.tile(X, 30)), "auto", "auto").family == "classes"
     dear = small_plan(own, "auto", "auto", tuning=tuned(**DIRECT, class_hessian=0.1))
     assert dear.passes > small_plan(own, "auto", "auto").passes >= DEFAULT.class_passes
 

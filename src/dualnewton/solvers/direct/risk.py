@@ -192,7 +192,8 @@ class Risk:
         b = G[:, -1]
         balanced = G - b[:, None] * self.mean
         gap = float(np.square(balanced, out=balanced).ravel() @ self.halves)
-        return gap + DEPENDENT * self.spread * float(self.halves[0] * (b @ b))
+        share = 1.0 if self.loss.columns == 1 else DEPENDENT
+        return gap + share * self.spread * float(self.halves[0] * (b @ b))
 
     @cached_property
     def mean(self) -> np.ndarray:

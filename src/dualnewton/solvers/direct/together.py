@@ -22,7 +22,6 @@ from dualnewton.solvers.direct import squares
 from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
 from dualnewton.solvers.direct.descent import ROUNDING, SUFFICIENT
-from dualnewton.solvers.direct.risk import DEPENDENT
 
 
 def solve(
@@ -179,7 +178,7 @@ class Models:
             return np.add.reduce(features * features * self.halves, axis=1)
         balanced = features - b * self.mean
         gaps = np.add.reduce(balanced * balanced * self.halves, axis=1)
-        return gaps + DEPENDENT * self.spread * self.halves[:, 0] * np.square(b[:, 0])
+        return gaps + self.spread * self.halves[:, 0] * np.square(b[:, 0])
 
     @cached_property
     def mean(self) -> np.ndarray:
