@@ -109,7 +109,7 @@ def test_what_a_fit_has_and_says():
     assert model.fit(X.astype(np.float32), y).n_iter_ == 0
     assert model.fit(X[:50].astype(np.float32), y[:50]).certificate_.relative_gap <= 1e-8  # other examples
     with pytest.warns(ConvergenceWarning, match="certified relative gap"):
-        assert dn.HuberRegressor(max_iter=1, tol=1e-10).fit(*hard_table(5)).n_iter_ == 1
+        assert dn.HuberRegressor(max_iter=1, tol=1e-10).fit(*hard_table(6)).n_iter_ == 1
     with pytest.raises(ValueError, match="'epsilon' parameter of HuberRegressor must be"):
         dn.HuberRegressor(epsilon=0.5).fit(X, y)
 
@@ -123,12 +123,13 @@ def hard_table(seed, n=40, d=60):
 
 
 @pytest.mark.parametrize("settings", [{}, {"epsilon": 1.0}, {"solver": "newton"}], ids=str)
-@pytest.mark.parametrize("seed", [3, 5])
+@pytest.mark.parametrize("seed", [3, 6])
 def test_hard_tables_converge_with_the_default_max_iter(seed, settings):
-    X, y = hard_table(seed)  # takes more than 100 epochs: max_iter=100 counts fits at one scale
+    X, y = hard_table(seed)  # the second may take more than 100 epochs: max_iter=100 counts fits at one scale
     model = dn.HuberRegressor(**settings).fit(X, y)
     assert model.certificate_.relative_gap <= 1e-5
-    assert (model.trace_.rows[-1].epoch > 100.0) == (model.n_iter_ > 1) >= (seed == 5)
+    assert (model.trace_.rows[-1].epoch > 100.0) == (model.n_iter_ > 1)
+    assert settings or model.n_iter_ == (2 if seed == 6 else 1)
     assert model.n_iter_ <= 100
 
 

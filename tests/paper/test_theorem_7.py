@@ -14,7 +14,8 @@ def test_theorem_7_duality_gap_of_sdna_in_the_quadratic_case(sampling):
     problem = make_problem(losses.Squared(), n=12, d=4, lam=0.1)
     rates = theory.rates(problem, sampling)
     assert rates.sigma1 >= rates.sigma1_prox
-    assert (mean_gaps(SDNA, problem, sampling) <= bound(problem, sampling, rates.sigma1)).all()
+    rounding = 1e-15  # of P − D, which are about one
+    assert (mean_gaps(SDNA, problem, sampling) <= bound(problem, sampling, rates.sigma1) + rounding).all()
 
 
 def test_theorem_7_is_about_sdna_and_not_about_sdca():

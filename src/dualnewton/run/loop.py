@@ -219,8 +219,7 @@ def solved(
 
 def _resumed(problems: Sequence[Any], request: Request, keeper: Keeper | None) -> Run | None:
     """Return the run restored from the checkpoint, if there is one."""
-    state = None if keeper is None else keeper.take()
-    if keeper is None or state is None:
+    if keeper is None or (state := keeper.take()) is None:
         return None
     try:
         run = Run.restored(problems, request, state)
@@ -348,8 +347,8 @@ class Run:
 
     def _record(self, *, late: bool, exhausted: bool) -> None:
         """Add the certificates of the last step to the traces, call the callback, and set the status of models that end."""
-        callback, ends, iterates = self.request.callback, late or exhausted, self.plan.family is None
-        if self.steps == 0 and not iterates and self.request.cold and not ends:
+        callback, iterates = self.request.callback, self.plan.family is None
+        if self.steps == 0 and not iterates and self.request.cold and not (late or exhausted):
             return  # a direct solver without a warm start: its solution is the first recorded point
         for track in self.open:
             is_new = track.certified_at == self.steps

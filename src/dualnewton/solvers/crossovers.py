@@ -27,6 +27,9 @@ class Crossovers:
     undecided_share, undecided_entries : float, int
         Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
         remains, and if they have so many entries.
+    narrowed_entries : int
+        Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
+        arithmetic.
     factorised_unknowns, factorised_features : int
         Coefficients of several outputs in use up to which a Newton step on one dense block factorises its matrix, and features in
         use up to which it factorises two matrices with a row for each of them; beyond, conjugate gradients need one of these.
@@ -66,6 +69,7 @@ class Crossovers:
     # Steps on one dense block
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
+    narrowed_entries: int = 1 << 15
     factorised_unknowns: int = 60
     factorised_features: int = 64
     # Working sets

@@ -11,6 +11,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import classes, risk
 from dualnewton.solvers.direct.block import Block
 from tuned import DIRECT, GENERAL, tuned
@@ -27,9 +28,9 @@ def problem(X=X, y=Y, lam=1e-2, **rest):
     return dn.Problem(X, y, losses.Softmax(K), lam=lam, **rest)
 
 
-def solved(own, tol=1e-10, most=50, **rest):
+def solved(own, tol=1e-10, most=50, sizes=USUAL, **rest):
     options = {"passes": 10, "whole": False, **rest}
-    return classes.solve(own, Block(own.data), None, tol=tol, most=most, deadline=math.inf, **options)
+    return classes.solve(own, Block(own.data, sizes), None, tol=tol, most=most, deadline=math.inf, **options)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -83,12 +84,11 @@ def test_the_hessians_of_classes_are_the_diagonal_blocks():
 @pytest.mark.parametrize(("scale", "tol", "kinds"), [(1.0, 1e-4, [4]), (1.0, 1e-12, [8]), (1e4, 1e-4, [8])])
 def test_float32_is_used_where_its_errors_are_small_against_the_wanted_gap(scale, tol, kinds, monkeypatch):
     seen, steps = [], classes.quasi_newton
-    monkeypatch.setattr(classes, "NARROWED", 0)
     monkeypatch.setattr(
         classes, "quasi_newton", lambda own, *args: seen.append(own.rows.dtype.itemsize) or steps(own, *args)
     )
     own = problem(scale * X, lam=1.0 / N, fit_intercept=True)
-    found = solved(own, tol=tol, whole=True)
+    found = solved(own, tol=tol, whole=True, sizes=Crossovers(narrowed_entries=0))
     assert sorted(set(seen)) == kinds
     assert own.certify(found.w, found.intercept).relative_gap <= tol
 

@@ -35,9 +35,6 @@ RARE = 1e-6
 NOISE, NOTICED = 2.5e-7, 0.05
 """Rounding error of a product in float32, with a margin, and the largest part of the wanted gap that such errors may cause."""
 
-NARROWED = 1 << 15
-"""Entries of X from which float32 is used: for fewer, calls take longer than the arithmetic."""
-
 Inverse = Callable[[np.ndarray], np.ndarray]
 
 
@@ -74,7 +71,7 @@ def solve(
     x, steps = risk.vector(w, b), 0
     # Rounding errors in float32 change g by about their size times ‖X‖‖R‖, where ‖R‖² is at most 2nP.
     noise = (NOISE * problem.data.norm) ** 2 / (problem.lam * problem.n)
-    narrow = noise <= NOTICED * goal and risk.rows.size >= NARROWED
+    narrow = noise <= NOTICED * goal and risk.rows.size >= block.crossovers.narrowed_entries
     for own in (risk.narrowed(), risk) if narrow else (risk,):
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
         inverse, first = shared(own, at.margins, alike=alike), own.gap(at)
