@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualnewton.kernels import quadratic as kernels
+from dualnewton.kernels.blas import addresses
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.rows import Rows
 from dualnewton.solvers.direct import active_set
@@ -104,7 +105,9 @@ def test_newton_steps_of_the_kernel_do_what_numpy_says(kind, strength):
     point = quadratic._Point(H, here.copy(), start.copy(), penalty, quadratic.sweeps, quadratic.NEVER)
     ended, v, moved = point._step(), start.copy(), here.copy()
     parts = (penalty.ridge, penalty.threshold, penalty.lower, penalty.upper)
-    assert (NEWTON_STEP(H, moved, v, *parts) == 1) == ended
+    arguments = (H, moved, v, *parts, addresses("dpotrf"), np.zeros(12, dtype=np.intp))
+    NEWTON_STEP.prepare(*arguments)
+    assert (NEWTON_STEP(*arguments) == 1) == ended
     np.testing.assert_allclose(v, point.v, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(moved, point.slopes, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(v == 0.0, point.v == 0.0)
