@@ -24,10 +24,27 @@ from dualnewton.regularizers import L2
 ROUNDING = 1e-13
 """A row is linearly dependent on other rows if its component outside their span is below this fraction of its squared norm."""
 
-DIGITS = 1e-11
-"""Products of rows suffice for a relative gap ``tol`` if a row outside the span of others has at least the fraction DIGITS/tol of
-its squared norm outside it: below, interior points lose the directions that a small penalty makes large (measured on rows with
-features of different scales)."""
+DIGITS = 1.5e-12
+"""Products K of rows of unit length suffice for a relative gap ``tol`` if 1/‖K⁻¹‖₁ is at least DIGITS/tol: below, interior points
+lose the directions that a small penalty makes large (measured on rows with features of different scales)."""
+
+
+def products_suffice(K: np.ndarray, tol: float) -> bool:
+    """Whether the products K = X V⁻¹ Xᵀ of the rows determine their span well enough for this relative gap.
+
+    They do not show whether a row depends on others exactly, or differs from them in features of a small scale. (Rows of zeros
+    are no obstacle.)
+    """
+    from scipy.linalg.lapack import dpocon, dpotrf
+
+    sizes = np.sqrt(np.diagonal(K))
+    unit = 1.0 / np.where(sizes > 0.0, sizes, 1.0)
+    scaled = K * unit
+    scaled *= unit[:, None]
+    scaled.ravel()[:: len(K) + 1] = 1.0
+    size = float(np.abs(scaled).sum(axis=0).max())
+    factor, failed = dpotrf(scaled.T, lower=1, clean=0, overwrite_a=1)
+    return not failed and bool(tol * size * dpocon(factor, size, uplo="L")[0] >= DIGITS)
 
 
 def in_coordinates(problem: Any, data: MemoryData) -> Any:
@@ -83,14 +100,10 @@ class Factor(Coordinates):
 
     @classmethod
     def of(cls, data: Data, weights: np.ndarray | None = None) -> Factor:
-        """Factorise the n×n products of the rows."""
-        return cls.of_products(data, weights, data.row_gram(scale=None if weights is None else 1.0 / weights))
-
-    @classmethod
-    def of_products(cls, data: Data, weights: np.ndarray | None, K: np.ndarray) -> Factor:
-        """Factorise X V⁻¹ Xᵀ; each row is scaled to unit length for the choice of the pivots."""
+        """Factorise the n×n products of the rows; each row is scaled to unit length for the choice of the pivots."""
         from scipy.linalg.lapack import dpstrf
 
+        K = data.row_gram(scale=None if weights is None else 1.0 / weights)
         sizes = np.sqrt(np.diagonal(K))
         unit = 1.0 / np.where(sizes > 0.0, sizes, 1.0)
         K = K * unit
@@ -101,15 +114,6 @@ class Factor(Coordinates):
         rows[order] = np.tril(L)[:, :rank]
         rows *= sizes[:, None]
         return cls(data, weights, rows, order[:rank])
-
-    def is_accurate(self, tol: float) -> bool:
-        """Whether the products of the rows determine all coordinates well enough for this relative gap.
-
-        They do not show whether a row depends on others exactly, or differs from them in features of a small scale.
-        """
-        pivots, zero = self.rows[self.pivots], ~self.rows.any(axis=1)
-        clear = tol * np.square(np.diagonal(pivots)) >= DIGITS * np.square(pivots).sum(axis=1)
-        return bool(clear.all() and len(pivots) + np.count_nonzero(zero) >= len(self.rows))
 
     def lifted(self, u: np.ndarray) -> np.ndarray:
         """Return w of u: vectors, or matrices with a row for each model."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.objective.coordinates import Factor, Reflections
+from dualnewton.objective.coordinates import Reflections, products_suffice
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
@@ -353,9 +353,9 @@ def products_of(problem: Problem, block: Block, tol: float) -> tuple[np.ndarray,
     """
     key, v = problem.regularizer, problem.regularizer.form.weights
     if key not in block.kept:
-        K = block.data.row_gram(scale=None if v is None else 1.0 / v)
-        lost = not Factor.of_products(block.data, v, K).is_accurate(tol)
-        block.kept[key] = K, Reflections.of(block.data, v) if lost else None
+        scaled = block.rows if v is None else block.rows / np.sqrt(v)
+        K = scaled @ scaled.T
+        block.kept[key] = K, None if products_suffice(K, tol) else Reflections.of(block.data, v)
     made: tuple[np.ndarray, Any] = block.kept[key]
     return made
 
