@@ -296,6 +296,8 @@ class Tuning:
         Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     always_square : int
         Largest number of features for which a d×d Hessian is formed, however few the rows.
+    moment_features : int
+        Largest number of features for which paths of least squares use the moments of all features, however few the rows.
     single_products : float
         Least number of multiplications of a Gram matrix for which single precision is considered.
 
@@ -447,6 +449,7 @@ class Tuning:
     most_memory: int = 40
     largest_matrix: int = 4000
     always_square: int = 128
+    moment_features: int = 256
     single_products: float = float(1 << 22)
     # Working sets
     least_set: int = 64
