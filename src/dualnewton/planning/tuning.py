@@ -201,6 +201,8 @@ class Tuning(Crossovers):
         Bounds on the number of L-BFGS correction pairs; between them, the number that costs this share of a pass.
     always_square : int
         Largest number of features for which a d×d Hessian is formed, however few the rows.
+    moment_features : int
+        Largest number of features for which paths of least squares use the moments of all features, however few the rows.
     single_products : float
         Least number of multiplications of a Gram matrix for which single precision is considered.
 
@@ -368,6 +370,7 @@ class Tuning(Crossovers):
     most_memory: int = 40
     memory_share: float = 0.5
     always_square: int = 128
+    moment_features: int = 256
     single_products: float = float(1 << 22)
     # Working sets
     large_set_factor: float = 3.0

@@ -69,7 +69,7 @@ def is_thin(costs: Costs) -> bool:
 
 def sums_moments(profile: Profile, tuning: Tuning) -> bool:
     """Whether paths of least squares use the matrix of all features, computed in one pass, instead of that of a working set."""
-    return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.always_square, profile.n)
+    return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.moment_features, profile.n)
 
 
 def compiles_paths(features: int, tuning: Tuning) -> bool:
