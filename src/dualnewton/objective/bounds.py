@@ -354,7 +354,8 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.array(intercepts).reshape(-1)
+    alike = len({problem.columns for problem in problems}) == 1
+    b = np.array(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
     vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)

@@ -66,7 +66,7 @@ def _takes_classes(problem: Any, tuning: Tuning) -> bool:
     """
     n, d, K = problem.n, problem.d, problem.columns
     few = K > 1 and d <= tuning.class_features and n * d <= _most_entries(problem, tuning)
-    few = few and tuning.class_coordinates * d <= K * n
+    few = few and (d <= n or K * n > max(tuning.class_coordinates * d, tuning.class_newton))
     if not is_small(tuning, n, d):
         few = few and not problem.data.profile.sparse and n * tuning.sample_share <= tuning.sample_rows * K * d
     return few and has_hessian(problem) and problem.data.capabilities.whole
@@ -82,7 +82,7 @@ def _with_passes(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
 
     One of each class costs about as much as d/``class_hessian`` passes, in single precision.
     """
-    K, d = problem.columns, problem.d
+    K, d = problem.columns, min(problem.n, problem.d)  # coordinates of the span of fewer examples than features
     whole = K * d <= tuning.one_block_features and problem.n * d * (K * (K - 1) // 2) <= tuning.direct_entries
     hessian = d / tuning.class_hessian * (0.5 * (K - 1) if whole else 1.0)
     passes = tuning.class_passes + round(hessian)
@@ -153,7 +153,10 @@ def _takes_joint(problem: Any, tuning: Tuning) -> bool:
 
 
 WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
-"""The reason in the plan of a direct solution on n coordinates."""
+WIDE_CLASSES = (
+    "L-BFGS from a Hessian that the classes share, on the span of the rows: there are fewer examples than features"
+)
+"""The reasons in the plan of a direct solution on n coordinates."""
 
 FAMILIES = {
     "kinks": Family(
@@ -224,14 +227,17 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
 
     Gradients are tried first as long as they cost no more than the Cholesky factor of the n×n Gram matrix.
     """
-    n, d = problem.n, problem.d
-    # A Cholesky factor of m rows has m³/6 multiplications.
-    multiplications = max(n * n * d, (problem.columns * n) ** 3 // 6)
-    if n >= d or multiplications > tuning.direct_multiplications or problem.scheme is not None:
+    n, d, K = problem.n, problem.d, problem.columns
+    by_classes = K > 1 and K * n > tuning.class_newton
+    # The steps of softmax cost several passes of all classes, so that the products of more rows pay.
+    few = n <= tuning.class_rows if by_classes else n * n * d <= tuning.direct_multiplications
+    if n >= d or not few or problem.scheme is not None:
         return None
     asked = method in ("auto", "newton") and tau in ("auto", n)
     if not (asked and has_hessian(problem) and problem.data.capabilities.whole):
         return None
+    if by_classes:
+        return _with_passes(Plan("newton", n, WIDE_CLASSES, family="wide", inner="classes"), problem, tuning)
     together = models > 1 and problem.columns == 1 and _share_hessian(problem)
     factors = _factor_cost(problem, 1 if together else models, tuning)
     directions = int(factors / (models * _gradient_cost(problem, tuning)))

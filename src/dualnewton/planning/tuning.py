@@ -46,6 +46,9 @@ class Tuning(Crossovers):
         block, by L-BFGS from a d×d Gram matrix.
     class_coordinates : float
         Least ratio of examples times classes to features for which it is solved so with more features than examples.
+    class_newton, class_rows : int
+        Examples times classes up to which, with more features than examples, Newton's method solves softmax on the span of the
+        rows; and examples up to which L-BFGS does, beyond.
     class_passes, class_hessian : int, float
         Least number of L-BFGS steps of softmax before a new Hessian, and the number of features for which the Hessians of all
         classes cost one pass.
@@ -263,6 +266,8 @@ class Tuning(Crossovers):
     class_features: int = 512
     class_blocks: int = 2
     class_coordinates: float = 2.0
+    class_newton: int = 128
+    class_rows: int = 1024
     class_passes: int = 5
     class_hessian: float = 8.0
     dense_pairs: float = 0.02

@@ -94,7 +94,8 @@ def squared_ends(scores: np.ndarray, spreads: np.ndarray, slack: float = SLACK) 
     √MSE is a norm of the errors, which changes by at most ρ.
     """
     roots = np.sqrt(np.maximum(-scores, 0.0))
-    worst, best = np.square(roots + spreads), np.square(np.maximum(roots - spreads, 0.0))
+    with np.errstate(over="ignore"):  # a bound may be infinite
+        worst, best = np.square(roots + spreads), np.square(np.maximum(roots - spreads, 0.0))
     return np.stack([-worst * (1.0 + slack), -best * (1.0 - slack)], axis=-1)
 
 

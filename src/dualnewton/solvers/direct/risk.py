@@ -204,9 +204,10 @@ class Risk:
 
     @cached_property
     def spread(self) -> float:
-        """The mean squared distance of the rows from their mean, for all weights one."""
-        flat = self.rows.reshape(-1)
-        return max(float(flat @ flat) / self.n - float(self.mean @ self.mean), 0.0)
+        """The weighted mean squared distance of the rows from their mean."""
+        flat, c = self.rows.reshape(-1), self.vectors.c
+        square = float(flat @ flat) / self.n if c is None else float(c @ np.square(self.rows).sum(axis=1)) / c.sum()
+        return max(square - float(self.mean @ self.mean), 0.0)
 
     def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
         """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""

@@ -188,9 +188,12 @@ class Models:
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """The mean squared distance of the rows from their mean, for all weights one."""
+        """The weighted mean squared distance of the rows from their mean."""
         flat = self.columns[: self.d].reshape(-1)
-        return np.maximum(float(flat @ flat) / self.columns.shape[1] - np.square(self.mean).sum(axis=1), 0.0)
+        square: Any = float(flat @ flat) / self.columns.shape[1]
+        if self.c is not None:
+            square = self.c @ np.square(self.columns[: self.d]).sum(axis=0) / self.c.sum(axis=1)
+        return np.maximum(square - np.square(self.mean).sum(axis=1), 0.0)
 
     def directions(self, at: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the Newton directions, and the slopes of the objectives along them."""
