@@ -23,5 +23,5 @@ def tuned(**changes):
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
 
 
-GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0)
+GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0, class_rows=0)
 """No direct solvers: methods by passes over the data, however small these are."""
