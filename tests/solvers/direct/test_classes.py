@@ -137,3 +137,15 @@ def test_many_rows_for_each_unknown_and_sparse_rows_are_left_to_the_general_meth
     assert small_plan(problem(rows, y), "auto", "auto", tuning=tuning) is None
     assert small_plan(problem(rows[:1000], y[:1000]), "auto", "auto", tuning=tuning).family == "classes"
     assert small_plan(problem(sp.csr_array(X)), "auto", "auto", tuning=tuning) is None
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("weights", [None, WEIGHTS[:60]], ids=["plain", "weighted"])
+def test_fewer_examples_than_features_are_solved_on_the_span_of_the_rows(fit_intercept, weights):
+    wide = np.random.default_rng(8).standard_normal((60, 200))
+    own = problem(wide, Y[:60], lam=1e-2, sample_weight=weights, fit_intercept=fit_intercept)
+    plan = dn.plan(own)
+    assert (plan.family, plan.inner) == ("wide", "classes")
+    found, general = dn.solve(own, tol=1e-9), dn.solve(own, tol=1e-11, tuning=GENERAL)
+    assert found.certificate.relative_gap <= 1e-9
+    np.testing.assert_allclose(found.w, general.w, atol=1e-4)
