@@ -141,8 +141,8 @@ class Search:
     def _contenders(self) -> np.ndarray:
         """Return whether each value may be the best one of exact fits, to judge by the gaps of its models, which are not tiny.
 
-        A gap leaves an error of √(2 gap) in the root of the mean square of the predictions for the training rows. None if there
-        is one candidate only.
+        A gap leaves an error of √(2 gap) in the root of the mean square of the predictions for the training rows. No value is
+        returned if one alone may be the best.
         """
         roots, spread = np.sqrt(self.errors), DOUBT * np.sqrt(2.0 * self.gaps)
         low, high = np.square(np.maximum(roots - spread, 0.0)), np.square(roots + spread)

@@ -330,7 +330,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     A start is not used, because interior-point methods converge slowly from points near the boundary.
     """
     if problem.n < problem.d and (span := products_of(problem, block, tol)[1]) is not None:
-        own = solve(span.problem(problem), Block(span.matrix), None, tol=tol, most=most, deadline=deadline)
+        inner = Block(span.matrix, block.crossovers)
+        own = solve(span.problem(problem), inner, None, tol=tol, most=most, deadline=deadline)
         return own._replace(w=span.lifted(own.w))
     live = slice(None) if problem.sample_weight is None or problem.c.all() else np.flatnonzero(problem.c > 0.0)
     with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
@@ -351,7 +352,7 @@ def products_of(problem: Problem, block: Block, tol: float) -> tuple[np.ndarray,
 
     All problems of a fit share them.
     """
-    key, v = problem.regularizer, problem.regularizer.form.weights
+    key, v = (products_of, problem.regularizer), problem.regularizer.form.weights
     if key not in block.kept:
         scaled = block.rows if v is None else block.rows / np.sqrt(v)
         K = scaled @ scaled.T
