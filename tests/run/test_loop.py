@@ -7,7 +7,7 @@ import pytest
 
 import dualnewton as dn
 from covering import all_pairs
-from dualnewton import losses, samplings
+from dualnewton import losses, regularizers, samplings
 from dualnewton.run.result import Status
 from dualnewton.solvers import SDNA
 from dualnewton.solvers.primal.newton import Descent
@@ -138,6 +138,20 @@ def test_a_certificate_after_every_turn_and_that_of_the_iterate_beside_the_best(
     assert worked[0] == 0.0
     assert (np.diff(worked) > 0.0).all()
     assert (worked <= often.seconds).all()
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "method"), [(regularizers.L2(), "ihs"), (regularizers.ElasticNet(0.5), "auto")], ids=name_of
+)
+def test_primal_methods_certify_the_start_and_the_solution_alone(regularizer, method):
+    """The gap is compared with the current P, here a twentieth of that of the start, so that no certificate misses ``tol``."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 20))
+    problem = dn.Problem(X, np.sign(X @ rng.standard_normal(20)), losses.Logistic(), regularizer=regularizer, lam=1e-4)
+    for tol in 10.0 ** -np.arange(1.0, 8.0, 0.5):
+        result = dn.solve(problem, method=method, tol=tol, random_state=0, tuning=GENERAL)
+        assert result.plan.is_primal
+        assert [row.certificate.relative_gap <= tol for row in result.trace.rows] == [False, True]
 
 
 def test_a_time_limit_is_kept_inside_an_epoch_and_the_model_is_usable(monkeypatch):

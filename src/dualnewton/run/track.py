@@ -39,8 +39,9 @@ class Track:
         The number of consecutive certificates without a smaller gap.
     stuck : bool
         Whether the method can make no further progress.
-    ratio, residual : float
-        The gap divided by the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
+    ratio, residual, objective : float
+        The gap divided by the residual at the last certificate, and the residual and the objective P of the last step (see
+        :class:`Method`; NaN where unknown).
     status : Status, optional
         The status of the model, if it has ended.
     trace : Trace
@@ -57,6 +58,7 @@ class Track:
     stuck: bool = False
     ratio: float = math.nan
     residual: float = math.nan
+    objective: float = math.nan
     status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
@@ -72,8 +74,9 @@ class Track:
         return cls(problem, number, **state | {"status": status, "trace": trace})
 
     def update(self, method: Method, place: int) -> None:
-        """Store the residual of the method's last step, and whether the method is stuck."""
-        self.residual, self.stuck = method.residual(place), method.is_stuck(place)
+        """Store the residual and the objective of the method's last step, and whether the method is stuck."""
+        self.residual, self.objective = method.residual(place), method.objective(place)
+        self.stuck = method.is_stuck(place)
         if math.isnan(self.ratio):
             self.ratio = method.expected_ratio
 
@@ -83,15 +86,19 @@ class Track:
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 
     def expected_relative_gap(self) -> float:
-        """Return this estimate divided by |P|."""
-        return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
+        """Return this estimate divided by |P| of the last step, or of the best certificate if the method does not know it.
+
+        P may have decreased much since the last certificate, often that of the start.
+        """
+        known = self.objective if math.isfinite(self.objective) else self.best.certificate.primal
+        return self.expected_gap() / (abs(known) or 1.0)
 
     def is_due(self, steps: int, plan: Plan, request: Request) -> bool:
         """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago.
 
         In a long run certificates of a primal method become rare, except near rounding, where they decide when to stop.
         """
-        close = self.expected_gap() <= request.tol * abs(self.best.certificate.primal)
+        close = self.expected_relative_gap() <= request.tol
         rare = plan.is_primal and self.best.certificate.relative_gap > TINY_RELATIVE_GAP
         longest = max(2 * STEPS_WITHOUT_CERTIFICATE, self.certified_at // 2) if rare else STEPS_WITHOUT_CERTIFICATE
         return close or self.stuck or steps - self.certified_at >= (request.certify_every or longest)

@@ -167,6 +167,10 @@ class Method(ABC):
         """Return a number that decreases with the gap of model k, as of the last step; NaN if unknown."""
         return np.nan
 
+    def objective(self, k: int) -> float:  # noqa: ARG002
+        """Return P of model k as of the last step; NaN if unknown."""
+        return np.nan
+
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
         """Whether model k can make no further progress, because of rounding."""
         return False
@@ -201,7 +205,7 @@ class Method(ABC):
 
 
 class SharedPasses(Method):
-    """A primal method: models with a known gap, which share passes.
+    """A primal method: models with a known objective n P (``value``) and gap n(P − D), which share passes.
 
     Attributes
     ----------
@@ -216,6 +220,9 @@ class SharedPasses(Method):
 
     def residual(self, k: int) -> float:
         return float(self.models[k].gap) / int(self.data.n)
+
+    def objective(self, k: int) -> float:
+        return float(self.models[k].value) / int(self.data.n)
 
     def is_stuck(self, k: int) -> bool:
         return bool(self.models[k].stuck)

@@ -125,6 +125,11 @@ class Model:
         assign(self, state, curvature=stored, policy=self.policy)
 
     @property
+    def value(self) -> float:
+        """n P; infinite if the point was not evaluated."""
+        return self.place.value
+
+    @property
     def gap(self) -> float:
         """n(P − D), computed from the gradient."""
         return self.place.gap

@@ -212,6 +212,11 @@ class Model:
         self.place, self.trial, self.progress, self.forms_matrices = state
 
     @property
+    def value(self) -> float:
+        """The objective n P."""
+        return self.place.value
+
+    @property
     def gap(self) -> float:
         """An estimate of n(P − D)."""
         return self.place.gap
