@@ -68,9 +68,11 @@ class Costs(Profile):
         if self.by_entry:
             products = columns * self.stored * rates.sparse_entry
         else:
-            products = self._read(self.n * self.d * self.itemsize, rates)
+            entries = self.n * self.d
+            widened = entries * rates.widened_entry if self.itemsize < DOUBLE else 0.0
+            products = max(self._read(entries * self.itemsize, rates), widened)
             if columns > 1:
-                products = max(products, 2.0 * columns * self.n * self.d / rates.multiply)
+                products = max(products, 2.0 * columns * entries / rates.multiply)
         return rates.call + products + columns * self.n * rates.margin
 
     @cached_property

@@ -19,6 +19,8 @@ class Rates:
         Bytes of data that stay in the cache from one pass to the next.
     memory_bandwidth, cache_bandwidth : float
         Bytes per second that a matrix-vector product reads from memory and from the cache.
+    widened_entry : float
+        Seconds per entry of dense float32 rows in a pass, which converts them to float64.
     multiply, factorise : float
         Multiplications per second, each with an addition: of large matrix products, and of a Cholesky factorisation.
     sparse_entry : float
@@ -60,6 +62,7 @@ class Rates:
     cache_bytes: float = float(1 << 24)
     memory_bandwidth: float = 1.4e10
     cache_bandwidth: float = 4e10
+    widened_entry: float = 2.6e-10
     multiply: float = 2.3e10
     factorise: float = 1.2e10
     sparse_entry: float = 1.6e-9
@@ -92,6 +95,7 @@ class Rates:
             self,
             memory_bandwidth=self.memory_bandwidth * passes,
             cache_bandwidth=self.cache_bandwidth * passes,
+            widened_entry=self.widened_entry / passes,
             multiply=self.multiply * products,
             sparse_entry=self.sparse_entry / passes,
             sparse_pair=self.sparse_pair / passes,
@@ -119,6 +123,7 @@ GPU = Rates(
     cache_bytes=0.0,
     memory_bandwidth=2.8e12,
     cache_bandwidth=2.8e12,
+    widened_entry=0.0,
     multiply=1.3e13,
     factorise=4e11,
     sparse_entry=1.6e-11,
