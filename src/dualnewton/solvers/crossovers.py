@@ -36,6 +36,9 @@ class Crossovers:
 
     least_set : int
         Number of features of a working set whose matrix is always formed.
+    exchanged_coordinates : int
+        Coordinates of a model on a path up to which single ones become zero or nonzero, with a linear system for each, before
+        proximal point steps are tried.
     gathered_features : int
         Features up to which all are gathered at once from one dense block.
     gathered_products : int
@@ -74,6 +77,7 @@ class Crossovers:
     factorised_features: int = 64
     # Working sets
     least_set: int = 64
+    exchanged_coordinates: int = 32
     gathered_features: int = 16
     gathered_products: int = 1 << 22
     walk_share: float = 0.7

@@ -7,7 +7,11 @@ give, and solves a linear system for the coordinates that are not zero. From a g
 the size, but it may cycle where features are correlated. A singular system (one-hot features with an intercept) has no solution
 with these signs, or many: it ends the method, since numbers of the size of 1/rounding would follow.
 
-2. Then proximal point steps, v ← argmin f + ½ Σ κ_j (v_j − center_j)², converge for any H. Each is solved in the slopes
+2. Then, for few coordinates, single coordinates become zero or nonzero one after the other, each time with a linear system for
+the others (feature-sign search, Lee, Battle, Raina and Ng 2007): f decreases at every step. A coordinate on which the nonzero
+ones depend replaces one of them, so that no system is singular.
+
+3. Else proximal point steps, v ← argmin f + ½ Σ κ_j (v_j − center_j)², converge for any H. Each is solved in the slopes
 η = Hp − q by semismooth Newton steps with a line search:
 
     ψ(p) = ½ pᵀHp + ½ Σ (ridge_j + κ_j) v_j²,       v_j = soft(κ_j center_j − η_j, threshold_j)/(ridge_j + κ_j)
@@ -44,6 +48,11 @@ SHARPER = 0.1
 
 MOST_SETS = 8
 """Active set steps at most; where the method converges at all, it mostly needs fewer."""
+
+
+MOST_EXCHANGES, RIGHT = 4, 1e-9
+"""Systems that exchanges of single coordinates may take for each coordinate, and the slope beyond the threshold, as a fraction of
+it, that counts as rounding."""
 
 
 class Kinks(NamedTuple):
@@ -158,6 +167,20 @@ def _posv() -> Any:
     return dposv
 
 
+@cache
+def _potrs() -> Any:
+    """Return LAPACK's solution by a factor."""
+    from scipy.linalg.lapack import dpotrs
+
+    return dpotrs
+
+
+def _without(free: np.ndarray, place: int, v: np.ndarray) -> np.ndarray:
+    """Return the coordinates but for the one at this place, which becomes zero."""
+    v[free[place]] = 0.0
+    return np.delete(free, place)
+
+
 def lifted(M: np.ndarray, lift: float) -> float:
     """Increase the diagonal of a matrix in C order that is not positive definite, more than the last time; return the increment.
 
@@ -200,17 +223,21 @@ class Model:
         if value < self.value:
             self.v, self.slopes, self.value = v, slopes, value
 
-    def minimise(self, goal: float, is_over: Callable[[], bool], share: float = 0.0) -> np.ndarray:
+    def minimise(self, goal: float, is_over: Callable[[], bool], share: float = 0.0, exchanged: int = 0) -> np.ndarray:
         """Move to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
         It also ends once a proximal point step expects no further decrease of f of more than the given share of that so far: by
         convexity, a step from c to v leaves f(v) − f(u) ≤ Σ κ_j |v_j − c_j| |v_j − u_j|, and the minimum u is expected to be no
-        farther from v than c is. If ``is_over`` returns True before that, f(v) does not exceed its value at the start. Callers
-        ignore NumPy's warnings of overflow, since the certificate shows whether it has spoilt a step.
+        farther from v than c is. If ``is_over`` returns True before that, f(v) does not exceed its value at the start. Up to
+        ``exchanged`` coordinates are exchanged one by one before proximal point steps. Callers ignore NumPy's warnings of
+        overflow, since the certificate shows whether it has spoilt a step.
         """
-        part, begin = FIRST, np.nan
+        part, begin, start = FIRST, np.nan, self.v
         for _ in range(MOST_PROXIMAL):
             if (self.gram.forms_rows and self._active_sets(is_over)) or self._violation() <= goal or is_over():
+                break
+            few = part == FIRST and self.v.size <= exchanged
+            if few and (self._exchange(start) or self._exchange(np.zeros(self.v.size))):
                 break
             self._keep_lower(self.v, self.slopes)
             before, center = self.value, self.v
@@ -268,6 +295,67 @@ class Model:
         for each in tried:
             self._keep_lower(*each)
         return False
+
+    def _exchange(self, start: np.ndarray) -> bool:
+        """Let single coordinates become zero or nonzero until the optimality conditions hold; return whether they do.
+
+        v stays as it is if they do not, after too many steps or since the nonzero coordinates of the start are dependent.
+        """
+        kinks, v = self.kinks, start.copy()
+        free, signs = v.nonzero()[0], np.sign(v)
+        for _ in range(MOST_EXCHANGES * v.size):
+            # 1. The minimum over the coordinates that are not zero, for their signs.
+            rows = self.gram.rows(free)
+            M = rows.take(free, axis=1)
+            M.reshape(-1)[:: len(free) + 1] += kinks.ridge[free]
+            right = self.q[free] - np.where(signs[free] > 0.0, kinks.high[free], kinks.low[free])
+            factor, x, failed = _posv()(M.T, right) if free.size else (M, right, 0)
+            if failed or (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any():
+                return False
+            # 2. Up to the first coordinate that would change its sign.
+            if (wrong := (x * signs[free] <= 0.0).nonzero()[0]).size:
+                ways = v[free[wrong]] / (v[free[wrong]] - x[wrong])
+                v[free] += ways.min() * (x - v[free])
+                free = _without(free, wrong[ways.argmin()], v)
+                continue
+            v[free] = x
+            slopes = x @ rows - self.q
+            # 3. The coordinate whose slope exceeds its threshold most.
+            beyond = kinks.shrunk(-slopes)
+            beyond[free] = 0.0
+            if not (np.abs(beyond) > RIGHT * kinks.high).any():
+                self.v, self.slopes, self.value, self.exact = v, slopes, np.nan, True
+                return True
+            j = int(np.abs(beyond).argmax())
+            signs[j] = np.sign(beyond[j])
+            replaced = self._replaced(free, rows[:, j], j, factor, signs[j], v)
+            if replaced is None:
+                return False
+            free = replaced
+        return False
+
+    def _replaced(
+        self, free: np.ndarray, column: np.ndarray, j: int, factor: np.ndarray, sign: float, v: np.ndarray
+    ) -> np.ndarray | None:
+        """Return the nonzero coordinates with j, and without one of them if j depends on them; None if rounding prevents it.
+
+        In that case v moves along the relation, on which Hv stays the same and f falls, until one of them is zero.
+        """
+        entering = np.append(free, j)
+        if not free.size:
+            return entering
+        relation, _ = _potrs()(factor, column)
+        own = self.gram.diagonal[j]
+        if own + self.kinks.ridge[j] - float(column @ relation) > SINGULAR * own:
+            return entering
+        steps = sign * relation
+        falling = (steps * v[free] > 0.0).nonzero()[0]
+        if not falling.size:
+            return None
+        ways = v[free[falling]] / steps[falling]
+        v[free] -= ways.min() * steps
+        v[j] = ways.min() * sign
+        return _without(entering, falling[ways.argmin()], v)
 
     def _proximal(self, kappa: np.ndarray, is_over: Callable[[], bool]) -> None:
         """Move v approximately to the minimum over w of f(w) + ½ Σ κ_j (w_j − v_j)²; f(v) does not increase."""

@@ -284,7 +284,8 @@ class _Point:
         model = Model(Matrix(self.H, rank), self.slopes, self.v, kinks)
         # A run ignores these warnings, too; paths of a cross-validation are computed outside of one.
         with np.errstate(over="ignore", invalid="ignore"):
-            self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
+            fraction, few = goal / float(kinks.high.max()), self.crossovers.exchanged_coordinates
+            self.v = model.minimise(fraction, self.deadline.is_over, exchanged=few)
         self.slopes = model.slopes
 
     def _by_kernel(self, goal: float, rounds: int, steps: int) -> bool:
