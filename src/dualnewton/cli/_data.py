@@ -25,24 +25,13 @@ class OtherColumnsError(DualnewtonError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a model needs.
-
-    Attributes
-    ----------
-    d : int
-        The number of features.
-    names : sequence of str, optional
-        The names of the features. If the data have names too, they may be in any order, and other columns are ignored.
-    target : str, optional
-        The column of the target.
-    offset : OffsetColumn, optional
-        The column that is added to the margins.
-    """
+    """The columns that a model needs."""
 
     d: int
+    # If the data have names too, they may be in any order, and other columns are ignored.
     names: Sequence[str] | None = None
-    target: str | int | bool | None = None
-    offset: OffsetColumn | None = None
+    target: str | int | bool | None = None  # column of the target
+    offset: OffsetColumn | None = None  # column that is added to the margins
 
     def read(
         self,

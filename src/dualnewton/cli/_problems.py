@@ -25,24 +25,13 @@ FEW = 10
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The problems of a command.
+    """The problems of a command."""
 
-    Attributes
-    ----------
-    problems : list of Problem, or of one MultinomialProblem
-        The problems for ``solve_many``, which share one X; for a saved model, its objectives.
-    objective : Specification
-        The specification of the objective.
-    classes : array of shape (K,), optional
-        The labels in order; None if the targets are numbers. With two classes, the second has the label +1.
-    why : str
-        The reason for the choice of the loss.
-    """
-
-    problems: list[Any]
+    problems: list[Any]  # problems for ``solve_many``, which share one X; for a saved model, its objectives
     objective: Specification
+    # (K,) labels in order; None if the targets are numbers. With two classes, the second has the label +1.
     classes: np.ndarray | None
-    why: str
+    why: str  # reason for the choice of the loss
 
     @property
     def names(self) -> list[Any]:

@@ -29,30 +29,14 @@ SHOWN = 40
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The data of a fit.
-
-    Attributes
-    ----------
-    dataset : Dataset
-        The examples of the fit.
-    held_out : Dataset, optional
-        The examples that ``--test-size`` keeps for a score.
-    encoding : Encoding, optional
-        The encoding of the table; None for other data.
-    roles : sequence of Role
-        The kind of each column of the table.
-    described : str
-        The file and its layout; empty for other data.
-    notes : sequence of str
-        Messages for the user: rows without a target, new values.
-    """
+    """The data of a fit."""
 
     dataset: Dataset
-    held_out: Dataset | None = None
-    encoding: Encoding | None = None
-    roles: Sequence[Role] = ()
-    described: str = ""
-    notes: Sequence[str] = ()
+    held_out: Dataset | None = None  # examples that ``--test-size`` keeps for a score
+    encoding: Encoding | None = None  # None for data that are no table
+    roles: Sequence[Role] = ()  # kind of each column of the table
+    described: str = ""  # the file of a table and its layout
+    notes: Sequence[str] = ()  # messages for the user: rows without a target, new values
 
     def with_offsets(self, column: OffsetColumn | None) -> Training:
         """Return the data with the offsets computed from the values of a column, which were read as offsets."""

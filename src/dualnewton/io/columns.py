@@ -16,28 +16,15 @@ from dualnewton.io.words import TARGETS
 
 @dataclass(frozen=True)
 class Columns:
-    """The role of each column of a table.
+    """The role of each column of a table."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The names of all columns, for error messages.
-    features : array of int
-        The columns of X, in order.
-    target, weights, offset : int, optional
-        The columns of y, of the weights and of the offsets.
-    target_text : str, optional
-        A description of the target column, such as "the last column ('price')".
-    weights_file, offset_file : path, optional
-        The files with the weights and the offsets, if they are not in columns.
-    """
-
-    names: tuple[str, ...]
-    features: np.ndarray
+    names: tuple[str, ...]  # names of all columns, for error messages
+    features: np.ndarray  # columns of X, in order
     target: int | None
     weights: int | None
     offset: int | None
-    target_text: str | None
+    target_text: str | None  # description of the target column, such as "the last column ('price')"
+    # The files with the weights and the offsets, if they are not in columns.
     weights_file: Path | None
     offset_file: Path | None
 

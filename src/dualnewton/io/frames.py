@@ -22,24 +22,12 @@ OTHERS = ("cp1252", "latin-1")
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table in memory.
-
-    Attributes
-    ----------
-    path : path
-        The file.
-    table : pyarrow.Table
-        Its columns: numbers, booleans, dates, or text as codes of distinct values.
-    has_names : bool
-        False if the names were generated.
-    layout : Layout, optional
-        How a text file is written; None for Parquet.
-    """
+    """A table in memory."""
 
     path: Path
-    table: Any
-    has_names: bool = True
-    layout: Layout | None = None
+    table: Any  # its columns: numbers, booleans, dates, or text as codes of distinct values
+    has_names: bool = True  # False if the names were generated
+    layout: Layout | None = None  # how a text file is written; None for Parquet
 
     @cached_property
     def names(self) -> tuple[str, ...]:

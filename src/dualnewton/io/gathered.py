@@ -25,22 +25,11 @@ class MixedLabelsError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The examples of a file in pieces, each of which can be read once.
+    """The examples of a file in pieces, each of which can be read once."""
 
-    Parameters
-    ----------
-    shape : pair of int
-        n and d.
-    X : pieces
-        Dense blocks, or the stored values of sparse rows.
-    indices, ends : pieces, optional
-        For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
-    y, sample_weight, offset : pieces, optional
-        The label, the weight and the offset of every row.
-    """
-
-    shape: tuple[int, int]
-    X: Pieces
+    shape: tuple[int, int]  # n and d
+    X: Pieces  # dense blocks, or the stored values of sparse rows
+    # For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
     indices: Pieces | None = None
     ends: Pieces | None = None
     shift: int = 0

@@ -30,17 +30,9 @@ def dense_pieces(n: int, d: int, rows: int, dtype: np.dtype) -> tuple[list[int],
 
 
 class ArraySegment(Segment):
-    """Rows that are ranges of arrays in a file, cut into pieces of consecutive rows.
+    """Rows that are ranges of arrays in a file, cut into pieces of consecutive rows."""
 
-    Attributes
-    ----------
-    arrays : tuple of StoredArray
-        The arrays.
-    cuts : list of int
-        The first row of each piece, and the number of rows.
-    """
-
-    cuts: list[int]
+    cuts: list[int]  # the first row of each piece, and last the number of rows
     arrays: tuple[StoredArray, ...]
 
     @property

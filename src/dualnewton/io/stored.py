@@ -116,24 +116,12 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """An array in C order inside a file.
-
-    Attributes
-    ----------
-    file : StoredFile
-        The file.
-    start : int
-        The offset of the first entry in bytes.
-    shape : tuple of int
-        The shape of the array.
-    dtype : dtype
-        The type of its entries as stored.
-    """
+    """An array in C order inside a file."""
 
     file: StoredFile
-    start: int
+    start: int  # offset of the first entry in bytes
     shape: tuple[int, ...]
-    dtype: np.dtype
+    dtype: np.dtype  # type of its entries as stored
 
     @property
     def row_bytes(self) -> int:

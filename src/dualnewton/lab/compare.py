@@ -35,22 +35,13 @@ OURS = "dualnewton"
 
 @dataclass(frozen=True)
 class Row:
-    """The attempts of one contender.
+    """The attempts of one contender."""
 
-    Attributes
-    ----------
-    name, by : str
-        The name of the contender and the package that contains it.
-    attempts : list of Attempt
-        The fits, from the loosest tolerance to the tightest.
-    ending : str
-        Why the attempts ended; empty if the goal was reached or no tolerance gave a better model.
-    """
-
+    # The name of the contender, and the package that contains it.
     name: str
     by: str
-    attempts: list[Attempt] = field(default_factory=list)
-    ending: str = DONE
+    attempts: list[Attempt] = field(default_factory=list)  # fits, from the loosest tolerance to the tightest
+    ending: str = DONE  # why the attempts ended; empty if the goal was reached or no tolerance gave a better model
 
     def time_to(self, level: float) -> float:
         """The shortest time in seconds of a fit whose certified suboptimality is at most ``level``."""

@@ -29,21 +29,11 @@ COLUMNS = ("data", "order", "method", "tau", "epoch", "seconds", "gap", "relativ
 
 @dataclass(frozen=True)
 class Grid:
-    """The runs of a figure on every data set, in both orders.
-
-    Attributes
-    ----------
-    methods : sequence of str
-        "sdna", "sdca".
-    taus : sequence of int
-        τ.
-    limits : Limits
-        The stopping conditions of each run.
-    """
+    """The runs of a figure on every data set, in both orders."""
 
     methods: Sequence[str]
     taus: Sequence[int]
-    limits: Limits
+    limits: Limits  # stopping conditions of each run
 
     def cells(self, posed: Posed) -> list[tuple[str, int]]:
         """Return the pairs of method and τ ≤ n; τ = 1 occurs once, because the two methods then coincide."""

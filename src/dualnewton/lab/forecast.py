@@ -22,26 +22,17 @@ from dualnewton.validation import integer
 
 @dataclass(frozen=True)
 class Row:
-    """The rates, bounds and measurements for one τ.
-
-    Attributes
-    ----------
-    tau : int
-        τ.
-    theta, sigma1_prox, sigma1 : float or None
-        The rates (``theory.rates``); σ₁ for quadratic losses and few examples only.
-    sdna_bound, sdca_bound : float
-        Upper bounds on the epochs to the relative gap by Theorems 6 and 8.
-    sdna_epochs, sdca_epochs : float or None
-        Measured epochs until the certified gap was reached; None if it was not.
-    """
+    """The rates, bounds and measurements for one τ."""
 
     tau: int
+    # The rates of ``theory.rates``; σ₁ for quadratic losses and few examples only.
     theta: float
     sigma1_prox: float | None
     sigma1: float | None
+    # Upper bounds on the epochs to the relative gap by Theorems 6 and 8.
     sdna_bound: float
     sdca_bound: float
+    # Measured epochs until the certified gap was reached; None if it was not.
     sdna_epochs: float | None
     sdca_epochs: float | None
 

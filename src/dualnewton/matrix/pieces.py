@@ -24,21 +24,11 @@ AHEAD = 2
 
 
 class Wanted(NamedTuple):
-    """The rows to read of one piece.
+    """The rows to read of one piece."""
 
-    Attributes
-    ----------
-    number : int
-        The number of the piece.
-    own : slice
-        The positions of its rows among all requested rows.
-    indices : array, optional
-        The rows within the piece, in increasing order; all if None.
-    """
-
-    number: int
-    own: slice
-    indices: np.ndarray | None
+    number: int  # of the piece
+    own: slice  # positions of its rows among all requested rows
+    indices: np.ndarray | None  # rows within the piece, in increasing order; all if None
 
 
 class Pieces:

@@ -40,21 +40,11 @@ class Slot:
 
 
 class Segment(ABC):
-    """Consecutive rows of one storage, such as an array, a file or a row group of a file.
+    """Consecutive rows of one storage, such as an array, a file or a row group of a file."""
 
-    Attributes
-    ----------
-    profiles : sequence of Profile
-        Size and sparsity of each piece.
-    on_disk : bool
-        Whether reading takes time, so that a thread reads ahead.
-    private : str
-        The reason why other processes cannot read its pieces; empty if they can.
-    """
-
-    profiles: Sequence[Profile]
-    on_disk: bool = True
-    private: str = ""
+    profiles: Sequence[Profile]  # size and sparsity of each piece
+    on_disk: bool = True  # whether reading takes time, so that a thread reads ahead
+    private: str = ""  # reason why other processes cannot read its pieces; empty if they can
 
     @abstractmethod
     def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:

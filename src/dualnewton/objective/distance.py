@@ -63,21 +63,11 @@ COLUMNS = 64
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows for which a model predicts, with weights ω_s ≥ 0 that sum to one.
+    """Rows for which a model predicts, with weights ω_s ≥ 0 that sum to one."""
 
-    Parameters
-    ----------
-    data : Data
-        All rows.
-    rows : array of integers
-        The rows of the sample, in increasing order.
-    weights : array, optional
-        ω, up to a factor; equal by default.
-    """
-
-    data: Data
-    rows: np.ndarray
-    weights: np.ndarray | None = None
+    data: Data  # all rows
+    rows: np.ndarray  # rows of the sample, in increasing order
+    weights: np.ndarray | None = None  # ω, up to a factor; equal by default
 
     @cached_property
     def omega(self) -> np.ndarray:
@@ -99,24 +89,13 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The ellipsoid ‖Lᵀ(x − x*)‖ ≤ radius, which contains the minimiser x*.
+    """The ellipsoid ‖Lᵀ(x − x*)‖ ≤ radius, which contains the minimiser x*."""
 
-    Attributes
-    ----------
-    factor : array of shape (d or d + 1, same)
-        L, the lower Cholesky factor of H, of size K(d + 1): the entries of x are (w_1, b_1), …, (w_K, b_K).
-    radius : float
-        In units of √(nP); infinite if no bound is proved.
-    columns : int
-        K.
-    with_intercept : bool
-        Whether there are intercepts b_k; else the size of L is Kd.
-    """
-
+    # L, the lower Cholesky factor of H, of size K(d + 1): the entries of x are (w_1, b_1), …, (w_K, b_K).
     factor: np.ndarray
-    radius: float
-    columns: int = 1
-    with_intercept: bool = True
+    radius: float  # in units of √(nP); infinite if no bound is proved
+    columns: int = 1  # K
+    with_intercept: bool = True  # whether there are intercepts b_k; else the size of L is Kd
 
     def spread(self, sample: Sample) -> float:
         """Return a bound of √(Σ ω_s ‖z_s − z_s*‖²), z and z* the margins of the model and of the minimiser.
@@ -323,17 +302,10 @@ class Rotation:
     """The same rows with n coordinates each, for more features than rows: Xᵀ = QRᵀ, so that x_iᵀw = r_iᵀ(Qᵀw).
 
     With the penalty ½‖w‖² the problem in these coordinates has the same minimiser, which lies in the span of the rows.
-
-    Attributes
-    ----------
-    data : Data
-        R.
-    basis : array of shape (d, n)
-        Q, with orthonormal columns.
     """
 
-    data: Data
-    basis: np.ndarray
+    data: Data  # R
+    basis: np.ndarray  # (d, n) Q, with orthonormal columns
 
     @classmethod
     def of(cls, data: Data) -> Rotation:

@@ -81,27 +81,13 @@ FLOAT64 = Roundoff()
 
 
 class Independence(NamedTuple):
-    """A proof that the features are linearly independent on some rows, by which dual points are made orthogonal to them.
+    """A proof that the features are linearly independent on some rows, by which dual points are made orthogonal to them."""
 
-    Attributes
-    ----------
-    rows : Selection
-        The rows whose δ_i is not zero.
-    kept : array of int, or ...
-        The features that are neither zero nor linear combinations of others, and the intercept.
-    scale : array
-        The diagonal of S, or the absolute values of S.
-    smallest : float
-        λ ≤ λ_min(SGS).
-    lightest : float
-        The smallest c_i m_i of the rows.
-    """
-
-    rows: Selection
-    kept: Any
-    scale: np.ndarray
-    smallest: float
-    lightest: float
+    rows: Selection  # rows whose δ_i is not zero
+    kept: Any  # features that are neither zero nor linear combinations of others, and the intercept
+    scale: np.ndarray  # diagonal of S, or the absolute values of S
+    smallest: float  # λ ≤ λ_min(SGS)
+    lightest: float  # smallest c_i m_i of the rows
 
     def length(self, excess: np.ndarray) -> float:
         """Return T for a dual point whose |Ãᵀcα| is at most ``excess``: a row for each column of α, with the intercept last."""

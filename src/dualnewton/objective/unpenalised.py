@@ -55,13 +55,7 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Unpenalised(AroundProblem):
-    """P₀, D₀ and certificates of the duality gap.
-
-    Parameters
-    ----------
-    X, y, loss, sample_weight, offset, fit_intercept
-        As in :class:`Problem`.
-    """
+    """P₀, D₀ and certificates of the duality gap; the fields are those of :class:`Problem`."""
 
     X: Any
     y: Any

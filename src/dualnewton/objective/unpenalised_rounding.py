@@ -20,18 +20,10 @@ if TYPE_CHECKING:
 
 
 class Sums(NamedTuple):
-    """Sums over a dual point that its value and the bound of rounding errors share.
+    """Sums over a dual point that its value and the bound of rounding errors share."""
 
-    Attributes
-    ----------
-    sizes : DualSizes
-        Those of the dual variables alone.
-    along : array of shape (d,) or (d, K)
-        Σ c_i α_i x_i.
-    """
-
-    sizes: DualSizes
-    along: np.ndarray
+    sizes: DualSizes  # of the dual variables alone
+    along: np.ndarray  # (d,) or (d, K) Σ c_i α_i x_i
 
 
 def unpenalised_bound(

@@ -25,39 +25,21 @@ whose gradient gives the gap, it is twice as large, or half the number of steps 
 
 @dataclass(eq=False)
 class Track:
-    """The record of one model of a run.
-
-    Attributes
-    ----------
-    problem, number : Problem, int
-        The model's problem, and its index in the run.
-    best, latest : CertifiedPair, Certificate
-        The best pair so far, and the last certificate.
-    certified_at, recorded_at : int
-        The step of the last certificate, and that of the last row of the trace.
-    stalled : int
-        The number of consecutive certificates without a smaller gap.
-    stuck : bool
-        Whether the method can make no further progress.
-    ratio, residual : float
-        The gap divided by the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
-    status : Status, optional
-        The status of the model, if it has ended.
-    trace : Trace
-        The certificates so far.
-    """
+    """The record of one model of a run."""
 
     problem: Any
-    number: int
+    number: int  # of the problem in the run
     best: CertifiedPair
     latest: Certificate
+    # The steps of the last certificate and of the last row of the trace.
     certified_at: int = 0
     recorded_at: int = -1
-    stalled: int = 0
-    stuck: bool = False
+    stalled: int = 0  # number of consecutive certificates without a smaller gap
+    stuck: bool = False  # whether the method can make no further progress
+    # The gap divided by the residual at the last certificate, and the residual of the last step (``Method.residual``).
     ratio: float = math.nan
     residual: float = math.nan
-    status: Status | None = None
+    status: Status | None = None  # if the model has ended
     trace: Trace = field(default_factory=Trace)
 
     def state(self) -> dict[str, Any]:

@@ -94,26 +94,13 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What is done with each block.
+    """What is done with each block."""
 
-    Attributes
-    ----------
-    program : Program
-        Evaluates the row arrays that the function is given.
-    function : callable
-        Of a :class:`Block` and these arrays; it returns :data:`Found`.
-    join : callable
-        How the values of two blocks become one.
-    count : int
-        The number of all blocks.
-    work : bytes
-        Options of passes over X (:class:`Work`), pickled, so that they can be compared; empty for those that a share has.
-    """
-
-    program: Program
-    function: Callable[..., Found]
-    join: Join
-    count: int
+    program: Program  # evaluates the row arrays that the function is given
+    function: Callable[..., Found]  # of a :class:`Block` and these arrays; it returns :data:`Found`
+    join: Join  # how the values of two blocks become one
+    count: int  # number of all blocks
+    # Options of passes over X (:class:`Work`), pickled, so that they can be compared; empty for those that a share has.
     work: bytes = b""
 
 
