@@ -73,10 +73,7 @@ class Coefficients:
 def read_coefficients(path: str) -> Coefficients:
     """Read a table with the columns feature and coefficient (or one column for each class), or a line or column of numbers.
 
-    Parameters
-    ----------
-    path : str
-        A file with commas, tabs (.tsv) or spaces (.txt) between its cells.
+    Cells are separated by commas, tabs (.tsv) or spaces (.txt).
     """
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:

@@ -53,20 +53,8 @@ def problems_from(
 ) -> Task:
     """Return the problems that the options of a command define.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        The data, whose weights are used.
-    loss : str, optional
-        A name; by default chosen by the labels.
-    penalty, l1_ratio, intercept
-        Fields of :class:`Specification`.
-    C, lam : float, optional
-        Either λ, or C with λ = 1/(Cn); C = 1 by default.
-    multiclass : {"softmax", "ovr"}, optional
-        By default softmax, if the loss has it.
-    parameters : floats or None
-        Parameters of the loss; None is the default.
+    By default the labels choose the loss, C = 1 with λ = 1/(Cn), several classes have softmax if the loss has it, and
+    parameters of the loss that are None have their defaults.
     """
     if multiclass is not None:
         among("multiclass", multiclass, (SOFTMAX, REST))

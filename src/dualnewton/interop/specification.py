@@ -219,18 +219,8 @@ class Specification:
     ) -> list[Any]:
         """Return the problems, which share one X; λ must be positive.
 
-        Parameters
-        ----------
-        X : matrix of shape (n, d)
-            The examples.
-        y : array of shape (n,) or (n, outputs)
-            Class numbers 0, …, K − 1 (or several labels per row, as zeros and ones), or targets.
-        classes : array of shape (K,), optional
-            The labels in order; None for targets.
-        sample_weight : array of shape (n,), optional
-            The weights of the rows.
-        offset : array of shape (n,), optional
-            Added to the margins of the rows.
+        y has class numbers 0, …, K − 1 (or several labels per row, as zeros and ones) for the labels in ``classes``, or else
+        targets; the offset is added to the margins.
         """
         X = as_data(X)  # one object for all problems
         weights, total = self._weights(y, classes, sample_weight)
@@ -277,12 +267,7 @@ class Specification:
     ) -> Sequence[Objective]:
         """Return the objectives that certificates bound: the problems, except if there is no penalty or the scale is free.
 
-        Parameters
-        ----------
-        X, y, classes, sample_weight, offset
-            As for :meth:`problems`.
-        scale : float, optional
-            σ of the model, if it is free.
+        The arguments are those of :meth:`problems`, and σ of the model, if it is free.
         """
         if self.free_scale:
             assert scale is not None

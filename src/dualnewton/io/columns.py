@@ -39,16 +39,7 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
     The target is the column that the user names, by name or by number (from 0, or from the end if negative); otherwise the first
     column whose name is in ``TARGETS``; otherwise the last column.
 
-    Parameters
-    ----------
-    path : path
-        The file, for error messages.
-    names : tuple of str
-        The names of all columns.
-    has_names : bool
-        True if the names come from the file, False if they were generated.
-    wanted : Wanted
-        The options of the user.
+    ``has_names`` is False if the names were generated; ``path`` is for error messages.
     """
     refuse_repeated(path, names)
     d = len(names)

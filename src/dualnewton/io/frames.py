@@ -73,19 +73,8 @@ def is_table(path: str | Path) -> bool:
 def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> Frame:
     """Read a CSV or Parquet file with the types that its columns have.
 
-    Parameters
-    ----------
-    path : path
-        The file; text may be compressed.
-    wanted : Wanted
-        The options of the user: names that show whether the first line is a header, the encoding, the decimal mark.
-    text : collection of str
-        Columns of a text file whose values are kept as they are written, in addition to those with leading zeros.
-
-    Raises
-    ------
-    DataError
-        If the file is damaged; the message says where.
+    A text file may be compressed. Columns in ``text``, and those with leading zeros, are kept as they are written. A damaged
+    file is a ``DataError`` that says where.
     """
     file = Path(path)
     frame = READERS[format_of(file)](file, wanted, text)

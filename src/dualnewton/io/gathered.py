@@ -90,15 +90,7 @@ def _parts(pieces: Pieces | None) -> Iterator[Any]:
 
 
 def gather(source: Source, make: Maker) -> Gathered:
-    """Read a source to its end.
-
-    Parameters
-    ----------
-    source : Source
-        The file.
-    make : callable
-        Returns an empty ``Pieces`` object, in memory or on disk.
-    """
+    """Read a source to its end. ``make`` returns an empty ``Pieces`` object, in memory or on disk."""
     try:
         return _gather(source, make)
     except MixedLabelsError:
@@ -150,17 +142,7 @@ def _gather(source: Source, make: Maker) -> Gathered:
 
 
 class _Beside:
-    """Numbers beside the rows, from a column or from a separate file.
-
-    Parameters
-    ----------
-    pieces : Pieces
-        Empty.
-    name : str
-        The name of a number in error messages.
-    path : path, optional
-        The file; None for a column.
-    """
+    """Numbers beside the rows, from a column or from a separate file. ``name`` is that of a number in error messages."""
 
     def __init__(self, pieces: Pieces, name: str, path: Path | None) -> None:
         self.pieces, self.name, self.path = pieces, name, path

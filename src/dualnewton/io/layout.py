@@ -59,12 +59,8 @@ class Layout:
 def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
     """Find the layout of a file; options in ``wanted`` take precedence.
 
-    Raises
-    ------
-    EncodingError
-        If the beginning is not text in the encoding of ``wanted``, UTF-8 by default.
-    DataError
-        If the file is empty.
+    A beginning that is not text in the encoding of ``wanted``, UTF-8 by default, is an ``EncodingError``; an empty file is a
+    ``DataError``.
     """
     encoding, lines = _beginning(path, wanted, member)
     blank = _blank(lines)

@@ -68,14 +68,8 @@ class ArraySegment(Segment):
 class DenseSegment(ArraySegment):
     """Rows of a dense array.
 
-    Parameters
-    ----------
-    array : StoredArray
-        A matrix of numbers; float32 and float64 are kept, other types become float64.
-    size : int
-        Size of a piece in bytes.
-    features : array of int, optional
-        The columns that are features; all by default.
+    ``size`` is that of a piece in bytes; ``features`` are the columns that are features, by default all. float32 and float64 are
+    kept, other types become float64.
     """
 
     def __init__(self, array: StoredArray, size: int, features: np.ndarray | None = None) -> None:
@@ -134,16 +128,8 @@ class DenseSegment(ArraySegment):
 class SparseSegment(ArraySegment):
     """Rows in CSR form.
 
-    Parameters
-    ----------
-    arrays : tuple of three StoredArray
-        The entries, their columns, and for each row the number of entries before it; after the last row, of all.
-    d : int
-        The number of features.
-    size : int
-        Size of a piece in bytes.
-    shift : int
-        The number to subtract from the column indices.
+    The arrays are the entries, their columns plus ``shift``, and for each row the number of entries before it, after the last
+    row of all; ``size`` is that of a piece in bytes.
     """
 
     def __init__(self, arrays: tuple[StoredArray, StoredArray, StoredArray], d: int, size: int, shift: int = 0) -> None:

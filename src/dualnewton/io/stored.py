@@ -31,15 +31,7 @@ MOST = 1 << 30
 class StoredFile:
     """A file that must not change while its data set is used.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Attributes
-    ----------
-    private : str
-        The reason why other processes cannot read it; empty if they can.
+    ``private`` is the reason why other processes cannot read it; empty if they can.
     """
 
     private = ""
@@ -82,12 +74,7 @@ class StoredFile:
 class SpilledFile(StoredFile):
     """A file without a name that holds the rows of a text file, and is deleted by the system when it is closed.
 
-    Parameters
-    ----------
-    file : binary file
-        Open for reading; closed with this object.
-    path : path
-        The text file, for error messages.
+    It is open for reading, and closed with this object; ``path`` is the text file, for error messages.
     """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:

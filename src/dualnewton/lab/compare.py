@@ -76,22 +76,9 @@ def compare(
 ) -> tuple[Report, list[Row]]:
     """Solve a problem with all contenders, and certify the model of each by the duality gap.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    objective : Specification
-        The specification of the same problem; its penalty must be l2, l1 or elasticnet.
-    name : str
-        The name of the data.
-    methods, peers : str
-        Comma-separated lists, "all" (of those that can solve the problem) or "none".
-    time_limit : float
-        Seconds for all attempts of one contender.
-    threads, seed : int
-        The number of threads and the random seed of each contender.
-    command : str
-        The command line that repeats the report.
+    The specification is that of the same problem, with the penalty l2, l1 or elasticnet. ``methods`` and ``peers`` are lists with
+    commas, "all" (of those that can solve the problem) or "none". The time limit is for all attempts of one
+    contender; ``command`` is the command line that repeats the report.
     """
     if objective.penalty not in RATIOS:
         raise DualnewtonError(f"--penalty must be one of {', '.join(RATIOS)} here, got {objective.penalty!r}")

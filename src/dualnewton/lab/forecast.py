@@ -51,16 +51,8 @@ def taus_of(text: str, n: int) -> list[int]:
 def forecast(problem: Problem, taus: Sequence[int], limits: Limits, seed: int = 0) -> list[Row]:
     """Compute the rates for τ-nice samplings, and run both methods with them.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem without an intercept and with a smooth loss.
-    taus : sequence of int
-        τ.
-    limits : Limits
-        The limits of each run; its goal, the certified relative gap at which a run ends, is ε of ``theory.epochs_to``.
-    seed : int
-        The seed of the draws.
+    The problem has a smooth loss and no intercept. The goal of the limits is the certified relative gap ε of
+    ``theory.epochs_to``.
     """
     rows, goal = [], limits.goal
     with Steps(3.0 * len(taus)) as steps:

@@ -33,18 +33,8 @@ def reproduce(
 ) -> Report:
     """Run one or all of the paper's experiments.
 
-    Parameters
-    ----------
-    part : {"example", "figure1", "figure2", "figure3", "all"}
-        The experiment.
-    quick : bool
-        True for small data and short runs.
-    seed : int
-        The seed of all random numbers.
-    loss : {"squared", "logistic"}
-        The loss φ, which the paper does not name.
-    command : str
-        The command line that repeats the report.
+    The paper does not name the loss. ``quick`` makes data and runs small; ``command`` is the command line that repeats the
+    report.
     """
     parts = chosen_parts(part)
     began = time.perf_counter()

@@ -151,21 +151,9 @@ class RoundingErrors:
     ) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.
 
-        With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity.
-
-        Parameters
-        ----------
-        sizes : Sizes
-            Sums over all examples.
-        y, c : arrays of shape (n,)
-            Labels and weights; ones if c is None.
-        error : float
-            Relative error of a sum over the rows.
-
-        Returns
-        -------
-        float, float
-            Bounds of the growth of Σ c_i φ*(−α_i), and of the Euclidean norm of the move of cα.
+        With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity. The bounds
+        returned are those of the growth of Σ c_i φ*(−α_i), and of the Euclidean norm of the move of cα, for a relative error
+        of a sum over the rows.
         """
         total, excess = sizes.absolute, abs(sizes.sums)
         if total == 0.0:

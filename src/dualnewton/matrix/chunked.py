@@ -65,13 +65,7 @@ class View:
 
 
 class ChunkedData(Data):
-    """Rows that are stored in several pieces.
-
-    Parameters
-    ----------
-    pieces : sequence of arrays or CSR arrays
-        The rows, piece by piece. All pieces must have the same number of columns and be all sparse or all dense.
-    """
+    """Rows that are stored in several pieces. All have the same number of columns, and are all sparse or all dense."""
 
     capabilities = Capabilities(
         random_rows=False,

@@ -34,19 +34,9 @@ class Wanted(NamedTuple):
 class Pieces:
     """The pieces of a list of segments.
 
-    Parameters
-    ----------
-    segments : sequence of Segment
-        The segments, with the same number of columns, all sparse or all dense.
-
-    Attributes
-    ----------
-    profile : Profile
-        Size and sparsity of all rows together.
-    rows : list of slices
-        The rows of each piece.
-    bytes_read : int
-        Bytes of entries and indices that were read from files so far.
+    The segments have the same number of columns, and are all sparse or all dense. ``profile`` is that of all rows together,
+    ``rows`` has the rows of each piece, and ``bytes_read`` counts the bytes of entries and indices that were read from files
+    so far.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:

@@ -72,12 +72,7 @@ class Segment(ABC):
 class Held(Segment):
     """A matrix in memory, or memory-mapped, as one piece.
 
-    Parameters
-    ----------
-    matrix : array in C order or CSR array
-        The rows, of float32 or float64.
-    number : int
-        The number of the segment, for error messages.
+    It is an array in C order or a CSR array, of float32 or float64; its number is for error messages.
     """
 
     on_disk = False

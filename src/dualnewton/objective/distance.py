@@ -167,12 +167,8 @@ def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.nda
     ½‖x − x*‖²_H ≤ n·gap with H = Σ c_i ã_i ã_iᵀ + D(ridge), ridge_j the curvature of nλg. It holds for all models with these
     rows and a penalty of at least this curvature.
 
-    Parameters
-    ----------
-    gram, sample_gram : arrays of the same shape
-        Σ c_i ã_i ã_iᵀ of the training rows, and Σ ω_s ã_s ã_sᵀ of the sample.
-    ridge : array
-        The curvature for each entry of x; zero for an intercept.
+    ``gram`` is Σ c_i ã_i ã_iᵀ of the training rows, ``sample_gram`` Σ ω_s ã_s ã_sᵀ of the sample; the ridge of an intercept
+    is zero.
     """
     H = gram + np.diag(ridge)
     if (L := _factor(H)) is None:
@@ -223,16 +219,8 @@ def spread_by_rows(K: np.ndarray, c: np.ndarray, omega: np.ndarray, ridge: float
 
     the second term for the intercept. None if rounding errors of K are not small against the ridge.
 
-    Parameters
-    ----------
-    K : array of shape (n, n)
-        A product for each pair of rows, about any origin.
-    c, omega : arrays of shape (n,)
-        The weights of the rows in the fit and in the sample, zero for rows that are not there.
-    ridge : float
-        The curvature of nλg.
-    intercept : bool
-        Whether there is one; else everything is about zero.
+    K has a product for each pair of rows, about any origin; c and ω are zero for rows that are not in the fit or the sample;
+    the ridge is the curvature of nλg. Without an intercept everything is about zero.
     """
     from scipy.linalg import solve_triangular
 
@@ -262,14 +250,7 @@ def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 
     The problem must have a loss with a declared ``self_concordance``, and a penalty that is a sum over features. Everything is
     computed from the data and the model.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem that (w, b) approximately minimises.
-    w, intercept : array, and number or array
-        The model.
-    outside : float
-        The norm of the component of w that is orthogonal to all rows, see :class:`Rotation`.
+    ``outside`` is the norm of the component of w that is orthogonal to all rows, see :class:`Rotation`.
     """
     from scipy.linalg import solve_triangular
 

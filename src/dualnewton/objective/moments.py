@@ -132,14 +132,7 @@ class Sums(NamedTuple):
 class Residuals:
     """The residuals of models on rows of which the moments are known.
 
-    Parameters
-    ----------
-    moments : Moments
-        The moments of the rows.
-    Y, c : arrays of shape (n, K) and (n,)
-        Their targets and weights.
-    shift : bool
-        Whether ȳ is the mean of the targets; else it is zero.
+    Y (n, K) and c (n,) are their targets and weights; ȳ is the mean of the targets if ``shift``, else zero.
     """
 
     def __init__(self, moments: Moments, Y: np.ndarray, c: np.ndarray, *, shift: bool) -> None:
@@ -179,12 +172,7 @@ class Verifier:
 
     of one or K outputs, with the dual point α_i = y_i − W x_i − b′, b′ the best intercept for W, scaled until g*(ᾱ) is finite.
 
-    Parameters
-    ----------
-    moments : Moments
-        The moments of the rows, with the weights c and the targets of the problems.
-    problem : Problem
-        One of the problems, which differ in λ only.
+    The moments have the weights c and the targets of the problems, which differ from ``problem`` in λ only.
     """
 
     def __init__(self, moments: Moments, problem: Problem) -> None:

@@ -51,20 +51,7 @@ class Encoding:
     ) -> Encoding:
         """Learn the encoding from the rows of a fit.
 
-        Parameters
-        ----------
-        frame : Frame
-            The rows.
-        roles : sequence of Role
-            The kind of each column.
-        standardise : bool
-            True if numbers and dates get mean 0 and standard deviation 1.
-        target : str, optional
-            The column of the target.
-        choices : Choices, optional
-            The choices of the user about columns.
-        weights : array of shape (n,), optional
-            The weights of the rows, for means and standard deviations.
+        If ``standardise``, numbers and dates get mean 0 and standard deviation 1, with these weights of the rows.
         """
         columns: list[Encoded] = []
         for role in roles:

@@ -54,14 +54,7 @@ class Examples:
 def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examples:
     """Find target, weights and offsets of a table, and leave out rows without a target if one is required.
 
-    Parameters
-    ----------
-    frame : Frame
-        The table.
-    wanted : Wanted
-        Which columns are the target, the weights and the offsets, as for :func:`dualnewton.io.read`.
-    labelled : bool
-        False if rows without a target are kept, as for predictions.
+    ``wanted`` names their columns, as for :func:`dualnewton.io.read`.
     """
     columns = assign(frame.path, frame.names, frame.has_names, wanted)
     features = tuple(frame.names[j] for j in columns.features)

@@ -89,16 +89,7 @@ class Role:
 def roles_of(table: Any, features: Sequence[str], choices: Choices, decimal: str = ".") -> tuple[Role, ...]:
     """Return the role of each column of a table that may be a feature.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The rows of the fit.
-    features : sequence of str
-        The columns except target and weights.
-    choices : Choices
-        The choices of the user.
-    decimal : {".", ","}
-        The decimal mark of numbers in text.
+    ``features`` are the columns except target and weights; ``decimal`` is the decimal mark of numbers in text.
     """
     choices.check(features)
     return tuple(_role(name, table.column(name), choices, decimal) for name in features)

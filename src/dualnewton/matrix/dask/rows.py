@@ -53,15 +53,7 @@ ROWWISE = {
 
 
 class RowBlocks(NDArrayOperatorsMixin):
-    """An array with one row for each row of the data.
-
-    Parameters
-    ----------
-    layout : Layout
-        The blocks of rows, and where they are.
-    expression : Expression
-        What the entries of a block are.
-    """
+    """An array with one row for each row of the data. The expression gives the entries of a block."""
 
     def __init__(self, layout: Layout, expression: Expression) -> None:
         self.layout, self.expression = layout, expression
