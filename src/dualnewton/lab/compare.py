@@ -9,26 +9,24 @@ from typing import Any
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.specification import Specification
-from dualnewton.lab._numbers import MISSING, gap, seconds
+from dualnewton.lab._numbers import MISSING, ROUNDING, gap, seconds
 from dualnewton.lab.child import CUT, DONE, values_of
-from dualnewton.lab.contenders import ALL_PEERS, METHODS, RATIOS, SHOWN, Attempt, Match, Ours, Theirs
+from dualnewton.lab.contenders import ALL_PEERS, RATIOS, SHOWN, Attempt, Match, Ours, Theirs
 from dualnewton.lab.peers import Peer
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
 from dualnewton.lab.report.environment import environment, version
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import plan
+from dualnewton.planning.planner import METHODS, plan
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
+from dualnewton.validation import finite_or_none
 
 LEVELS = (1e-2, 1e-4, 1e-6)
 """Relative suboptimalities for which the table shows the time to reach them."""
 
 REFERENCE = 1e-9
 """Relative gap of the reference fit, whose dual point certifies all models; it is far below the smallest level."""
-
-ROUNDING = 1e-16
-"""Value at which a gap of zero is drawn on a logarithmic axis, about the rounding error of float64."""
 
 OURS = "dualnewton"
 
@@ -242,13 +240,9 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {
             "solver": row.name,
             "package": row.by,
-            "seconds_to": {f"{level:g}": _finite(row.time_to(level)) for level in LEVELS},
-            "best": _finite(row.best),
+            "seconds_to": {f"{level:g}": finite_or_none(row.time_to(level)) for level in LEVELS},
+            "best": finite_or_none(row.best),
             "remark": _line(row)[-1],
         }
         for row in rows
     ]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -31,9 +31,6 @@ from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
 
-METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
-"""The methods of this library."""
-
 LADDER = tuple(10.0**-k for k in range(1, 11))
 """The tolerances of the runs of a contender, in this order, until its suboptimality reaches the goal."""
 

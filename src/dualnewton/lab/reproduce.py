@@ -40,7 +40,7 @@ def reproduce(
     began = time.perf_counter()
     wanted = [name for name in parts if name in FIGURES]
     sets, missing = posed(loss, quick=quick) if wanted else ([], [])
-    grids = {name: FIGURES[name].grid(quick) for name in wanted}
+    grids = {name: FIGURES[name].QUICK if quick else FIGURES[name].FULL for name in wanted}
     total = sum(grid.weight(sets) for grid in grids.values()) + example.weight(quick) * ("example" in parts)
     with Steps(total) as steps:
         if wanted:

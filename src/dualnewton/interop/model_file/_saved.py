@@ -22,7 +22,7 @@ from dualnewton.matrix import as_data
 from dualnewton.objective.certificate import Certificate
 from dualnewton.preprocessing import Encoding
 from dualnewton.row_arrays import on_host
-from dualnewton.validation import frozen
+from dualnewton.validation import finite_or_none, frozen
 
 KIND, VERSION = "model", 4
 """The kind of file, and the version of its layout, which is increased by each change that an older library would misread."""
@@ -153,7 +153,7 @@ class SavedModel:
             "objective": self.objective.to_dict(),
             "classes": None if self.classes is None else self.classes.tolist(),
             "certificates": [
-                {"primal": each.primal, "dual": each.dual, "rounding": _finite(each.rounding)}
+                {"primal": each.primal, "dual": each.dual, "rounding": finite_or_none(each.rounding)}
                 | ({"reach": each.reach} if math.isfinite(each.reach) else {})
                 for each in self.certificates
             ],
@@ -274,8 +274,3 @@ class SavedModel:
         spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
         missed = weights @ (y - self.predict(X, offset=offset)) ** 2
         return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")
-
-
-def _finite(value: float | None) -> float | None:
-    """Return a finite number, or None, since JSON has no infinities."""
-    return value if value is not None and math.isfinite(value) else None
