@@ -55,24 +55,7 @@ def write(
 
 
 def read(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the content and the arrays of a file.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str
-        The expected kind of file.
-    version : int
-        The newest supported version.
-
-    Raises
-    ------
-    BadFileError
-        If the file is damaged, of another kind, or newer than ``version``.
-    OSError
-        If the file cannot be opened.
-    """
+    """Return the content and the arrays of a file; one that is damaged, of another kind or newer is a ``BadFileError``."""
     with open(path, "rb") as file:
         try:
             return _content(file, path, kind, version)

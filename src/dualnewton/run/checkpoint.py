@@ -63,12 +63,9 @@ class Checkpoint:
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> data = dn.data.load("diabetes")
+    >>> problem = dn.Problem(data.X, data.y, dn.losses.Squared(), lam=0.01)
     >>> place = pathlib.Path(tempfile.mkdtemp()) / "run.checkpoint"
     >>> result = dn.solve(problem, checkpoint=dn.Checkpoint(place, seconds=0.0))
     >>> result.converged
