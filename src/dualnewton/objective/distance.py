@@ -211,7 +211,7 @@ def _is_positive(M: np.ndarray) -> bool:
 
 
 def spread_by_rows(K: np.ndarray, c: np.ndarray, omega: np.ndarray, ridge: float, *, intercept: bool) -> float | None:
-    """Return the same f where the ridge of all features is one number > 0, from the products of the rows, which are fewer.
+    """Return f of :func:`spread_per_root_gap` where all features have one ridge > 0, from products of the rows, which are fewer.
 
     About the means of the fitted rows, let A be these rows times √c_i and B those of the sample times √ω_s. Then
 

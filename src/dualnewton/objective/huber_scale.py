@@ -176,7 +176,7 @@ class HuberScaleProblem(AroundProblem):
         return self._feasible(alpha)[0]
 
     def _feasible(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Do the same, and also return Σ c_i α_i a_i of the point."""
+        """Return the point of :meth:`feasible`, and Σ c_i α_i a_i there."""
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:

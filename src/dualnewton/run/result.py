@@ -140,7 +140,7 @@ class Trace:
 
     @property
     def gap(self) -> np.ndarray:
-        """Their difference."""
+        """The difference of ``primal`` and ``dual``."""
         return np.array([row.certificate.gap for row in self.rows])
 
     def to_dict(self) -> dict[str, np.ndarray]:

@@ -65,7 +65,7 @@ class Track:
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 
     def expected_relative_gap(self) -> float:
-        """Return this estimate divided by |P|."""
+        """Return the estimate of the gap divided by |P|."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
     def is_due(self, steps: int, plan: Plan, request: Request) -> bool:
