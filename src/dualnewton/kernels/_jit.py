@@ -21,7 +21,7 @@ jit = partial(Part, fastmath=FASTMATH)
 
 lean: Any = partial(Part, fastmath=FASTMATH, **LEAN)
 """Decorator of such functions that allocate no arrays (except by ``_memory``) and return none: faster to compile. A variable has
-one type throughout, and tuples of several types are not indexed. An overload that calls one inlines it, with all that it calls."""
+one type throughout, and tuples of several types are not indexed. An overload that calls one inlines it and all that it calls."""
 
 lean_call: Any = partial(lean, forceinline=False)
 """Decorator of lean functions whose calls are left to LLVM, since they are few: copies of a large one take long to compile."""
