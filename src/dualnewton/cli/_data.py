@@ -42,18 +42,9 @@ class Columns:
         with_offset: bool = True,
         memory: str | None = None,
     ) -> Dataset:
-        """Read the data of a file or a named set.
+        """Read the data of a file or a named set; unless ``labelled`` or ``with_offset``, it may have no target or offset.
 
-        Parameters
-        ----------
-        source : str
-            A file or a name of the catalog.
-        weights : str, optional
-            The column of the weights.
-        labelled, with_offset : bool
-            True if the target, and the offset if the model has one, are required; if False, a file without them is accepted.
-        memory : str, optional
-            The memory within which the rows are read from disk.
+        If a memory is given, the rows are read from disk within it.
         """
         targets: list[Any] = [self.target, *([] if labelled else [False])]
         offsets = [None if self.offset is None else self.offset.name, *([] if with_offset else [None])]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from dualnewton.io.dataset import DataError
 from dualnewton.io.stored import StoredArray
-from dualnewton.matrix.blocks import sparse_view
+from dualnewton.matrix.linear import sparse_view
 from dualnewton.matrix.protocol import Profile
 from dualnewton.matrix.segments import Segment, Slot
 

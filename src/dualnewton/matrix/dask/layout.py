@@ -302,10 +302,6 @@ class Layout:
         found = self.fetched(self.submit("sampled-rows", tasks.picked, arguments))
         return [[block for share in found for block in share[number]] for number in range(len(draws))]
 
-    def gathered(self, values: RowBlocks) -> np.ndarray:
-        """Return all entries."""
-        return self.entries(values, np.arange(self.n))
-
     def dask_array(self, values: RowBlocks) -> Any:
         """Return the entries as a dask array."""
         import dask

@@ -108,7 +108,7 @@ class RowBlocks(NDArrayOperatorsMixin):
 
     def compute(self) -> np.ndarray:
         """Gather all entries in the memory of this process."""
-        return self.layout.gathered(self)
+        return self.layout.entries(self, np.arange(self.layout.n))
 
     def to_dask(self) -> Any:
         """Return the entries as a dask array, in the blocks that they have."""
