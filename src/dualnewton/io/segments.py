@@ -54,10 +54,6 @@ class ArraySegment(Segment):
     def private(self) -> str:  # type: ignore[override]
         return next((each.file.private for each in self.arrays if each.file.private), "")
 
-    def close(self) -> None:
-        for each in self.arrays:
-            each.file.close()
-
     def _are_few(self, count: int, place: int) -> bool:
         """Whether reading ``count`` rows of a piece one by one takes less time than reading the whole piece."""
         profile = self.profiles[place]

@@ -67,9 +67,6 @@ class StoredFile:
         if _stamp(os.fstat(file.fileno())) != self.stamp:
             raise DataError(f"{self.path}: the file has changed since the data set was opened: open it again")
 
-    def close(self) -> None:
-        """Release the file: nothing is kept open between reads."""
-
 
 class SpilledFile(StoredFile):
     """A file without a name that holds the rows of a text file, and is deleted by the system when it is closed.
@@ -80,7 +77,7 @@ class SpilledFile(StoredFile):
     def __init__(self, file: IO[bytes], path: Path) -> None:
         file.flush()
         self.path, self.file = path, file
-        self.close = weakref.finalize(self, file.close)  # type: ignore[method-assign]
+        weakref.finalize(self, file.close)
 
     @property
     def private(self) -> str:  # type: ignore[override]

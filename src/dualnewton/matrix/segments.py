@@ -65,9 +65,6 @@ class Segment(ABC):
     def identity(self) -> Hashable:
         """Return an identifier of the segment's storage: memory addresses, or the file with its time of change."""
 
-    def close(self) -> None:  # noqa: B027 (optional)
-        """Close files that stay open between reads."""
-
 
 class Held(Segment):
     """A matrix in memory, or memory-mapped, as one piece.

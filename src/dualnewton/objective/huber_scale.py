@@ -171,12 +171,8 @@ class HuberScaleProblem(AroundProblem):
             self.primal(pair.w, self.unit.allowed_intercept(pair.intercept), scale), self.dual(pair.alpha)
         )
 
-    def feasible(self, alpha: np.ndarray) -> np.ndarray:
-        """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0), and return its best feasible multiple."""
-        return self._feasible(alpha)[0]
-
     def _feasible(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the point of :meth:`feasible`, and Σ c_i α_i a_i there."""
+        """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0); return its best feasible multiple, and Σ c_i α_i a_i."""
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:

@@ -25,21 +25,39 @@ whose gradient gives the gap, it is twice as large, or half the number of steps 
 
 @dataclass(eq=False)
 class Track:
-    """The record of one model of a run."""
+    """The record of one model of a run.
+
+    Attributes
+    ----------
+    problem, number : Problem, int
+        The model's problem, and its index in the run.
+    best, latest : CertifiedPair, Certificate
+        The best pair so far, and the last certificate.
+    certified_at, recorded_at : int
+        The step of the last certificate, and that of the last row of the trace.
+    stalled : int
+        The number of consecutive certificates without a smaller gap.
+    stuck : bool
+        Whether the method can make no further progress.
+    ratio, residual : float
+        The gap divided by the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
+    status : Status, optional
+        The status of the model, if it has ended.
+    trace : Trace
+        The certificates so far.
+    """
 
     problem: Any
-    number: int  # of the problem in the run
+    number: int
     best: CertifiedPair
     latest: Certificate
-    # The steps of the last certificate and of the last row of the trace.
     certified_at: int = 0
     recorded_at: int = -1
-    stalled: int = 0  # number of consecutive certificates without a smaller gap
-    stuck: bool = False  # whether the method can make no further progress
-    # The gap divided by the residual at the last certificate, and the residual of the last step (``Method.residual``).
+    stalled: int = 0
+    stuck: bool = False
     ratio: float = math.nan
     residual: float = math.nan
-    status: Status | None = None  # if the model has ended
+    status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
     def state(self) -> dict[str, Any]:
@@ -65,7 +83,7 @@ class Track:
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 
     def expected_relative_gap(self) -> float:
-        """Return the estimate of the gap divided by |P|."""
+        """Return this estimate divided by |P|."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
     def is_due(self, steps: int, plan: Plan, request: Request) -> bool:
