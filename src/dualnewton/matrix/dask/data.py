@@ -39,11 +39,8 @@ class Selected:
 class DaskData(Data):
     """Rows on the workers of a cluster.
 
-    Parameters
-    ----------
-    X : dask array, dask data frame or list of delayed matrices
-        One example per row, dense or CSR. Blocks without rows are left out; a row must lie in one block, so that an array whose
-        columns are chunked is rechunked.
+    X is a dask array, a dask data frame or a list of delayed matrices, dense or CSR. Blocks without rows are left out; a row
+    must lie in one block, so that an array whose columns are chunked is rechunked.
     """
 
     capabilities = Capabilities(
