@@ -220,7 +220,12 @@ class _NormalEquations:
     right-hand side removes them; this needs a moderate condition number (``WELL``). The scales of the features do not count: the
     matrix is factorised with a unit diagonal.
 
-    ``singular`` are the singular values of the centred, weighted X, and ``rank`` is their number.
+    Attributes
+    ----------
+    singular : array
+        The singular values of the centred, weighted X.
+    rank : int
+        The number of singular values.
     """
 
     WELL, ACCURATE = 1e8, 1e8
