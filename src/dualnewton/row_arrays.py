@@ -28,7 +28,7 @@ BLOCK = 1 << 13
 system maps memory for larger ones at every call."""
 
 WIDE_BLOCK = 1 << 17
-"""The same for rows of several columns (1 MiB): shorter columns would make the calls take longer than the arithmetic."""
+"""Number of entries per block of rows of several columns (1 MiB): calls on shorter columns would take longer than arithmetic."""
 
 SHIFTS = 16
 """Number of margin shifts at which a compiled function sums slopes in one call (``shifted_slopes_of``), and of labels that one

@@ -47,6 +47,11 @@ def between(name: str, value: float, low: float, high: float) -> float:
     return number
 
 
+def finite_or_none(value: float | None) -> float | None:
+    """Return a finite number, or None, since JSON has no infinities and NaN."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
 def finite(name: str, value: float) -> float:
     """Return ``value`` as a float if it is a finite number."""
     try:

@@ -16,6 +16,7 @@ from dualnewton.lab import child, compare, contenders
 from dualnewton.lab.compare import Row
 from dualnewton.lab.contenders import Attempt, Match, Ours, Theirs, attempts_at
 from dualnewton.lab.peers import Fitted, Peer
+from dualnewton.planning.planner import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_the_judge_proves_the_suboptimality(problem, match):
         assert match.suboptimality(w) <= true + 1e-6
 
 
-@pytest.mark.parametrize("method", contenders.METHODS[:-1])  # interior needs kinks
+@pytest.mark.parametrize("method", METHODS[:-1])  # interior needs kinks
 def test_our_methods_reach_the_goal(match, method):
     attempts = list(Ours(match, method).work())
     assert attempts[-1].suboptimality <= match.goal

@@ -28,13 +28,7 @@ PATIENCE = 10
 
 
 class Cluster:
-    """The place of the rows of a fit.
-
-    Parameters
-    ----------
-    client : distributed.Client, optional
-        The connection to a cluster; without it rows stay in this process.
-    """
+    """The place of the rows of a fit. Without a client, which connects to a cluster, they stay in this process."""
 
     def __init__(self, client: Any = None) -> None:
         self.client = client

@@ -24,27 +24,13 @@ INTERCEPT = "intercept"
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """The coefficients in a file.
-
-    Attributes
-    ----------
-    path : str
-        The file.
-    coef : array of shape (K, d)
-        One row for each column of numbers in the file.
-    intercept : array of shape (K,), optional
-        The row named "intercept", if there is one.
-    features : tuple of str, optional
-        The names of the features.
-    columns : tuple of str, optional
-        The names of the columns of numbers.
-    """
+    """The coefficients in a file."""
 
     path: str
-    coef: np.ndarray
-    intercept: np.ndarray | None = None
-    features: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
+    coef: np.ndarray  # (K, d) one row for each column of numbers in the file
+    intercept: np.ndarray | None = None  # (K,) row named "intercept", if there is one
+    features: tuple[str, ...] | None = None  # names of the features
+    columns: tuple[str, ...] | None = None  # names of the columns of numbers
 
     def ordered(self, task: Task, dataset: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
         """Return coefficients and intercepts in the order of the classes and the features of a task."""
@@ -87,10 +73,7 @@ class Coefficients:
 def read_coefficients(path: str) -> Coefficients:
     """Read a table with the columns feature and coefficient (or one column for each class), or a line or column of numbers.
 
-    Parameters
-    ----------
-    path : str
-        A file with commas, tabs (.tsv) or spaces (.txt) between its cells.
+    Cells are separated by commas, tabs (.tsv) or spaces (.txt).
     """
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:

@@ -25,24 +25,13 @@ class OtherColumnsError(DualnewtonError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a model needs.
-
-    Attributes
-    ----------
-    d : int
-        The number of features.
-    names : sequence of str, optional
-        The names of the features. If the data have names too, they may be in any order, and other columns are ignored.
-    target : str, optional
-        The column of the target.
-    offset : OffsetColumn, optional
-        The column that is added to the margins.
-    """
+    """The columns that a model needs."""
 
     d: int
+    # If the data have names too, they may be in any order, and other columns are ignored.
     names: Sequence[str] | None = None
-    target: str | int | bool | None = None
-    offset: OffsetColumn | None = None
+    target: str | int | bool | None = None  # column of the target
+    offset: OffsetColumn | None = None  # column that is added to the margins
 
     def read(
         self,
@@ -53,18 +42,9 @@ class Columns:
         with_offset: bool = True,
         memory: str | None = None,
     ) -> Dataset:
-        """Read the data of a file or a named set.
+        """Read the data of a file or a named set; unless ``labelled`` or ``with_offset``, it may have no target or offset.
 
-        Parameters
-        ----------
-        source : str
-            A file or a name of the catalog.
-        weights : str, optional
-            The column of the weights.
-        labelled, with_offset : bool
-            True if the target, and the offset if the model has one, are required; if False, a file without them is accepted.
-        memory : str, optional
-            The memory within which the rows are read from disk.
+        If a memory is given, the rows are read from disk within it.
         """
         targets: list[Any] = [self.target, *([] if labelled else [False])]
         offsets = [None if self.offset is None else self.offset.name, *([] if with_offset else [None])]

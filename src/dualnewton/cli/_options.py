@@ -162,7 +162,7 @@ FILE: dict[str, tuple[Any, Any, str]] = {
     "encoding": (str | None, "NAME", "The encoding of a CSV file. By default UTF-8, or else cp1252."),
     "decimal": (str | None, "MARK", "The decimal mark of a CSV file, . or , . By default found from its numbers."),
 }
-"""The same for the options that describe the layout of a text file."""
+"""The type, the placeholder and the help text of each option that describes the layout of a text file."""
 
 Table = Mapping[str, Any]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from dualnewton.interop.labels import listed
 from dualnewton.objective.certificate import Certificate
+from dualnewton.validation import finite_or_none
 
 KEY = 12
 """Width in characters of the first column of facts, enough for the longest key."""
@@ -95,11 +96,6 @@ def certificate_json(certificates: Sequence[Certificate]) -> dict[str, Any]:
     """Return the certificate as values for JSON; ``parts`` has an entry for each class."""
     whole = certificates[0] if len(certificates) == 1 else Certificate.of_parts(tuple(certificates))
     return {**_numbers(whole), "parts": [_numbers(each) for each in whole.parts]}
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """Return a finite number, or None, since JSON has no infinities and NaN."""
-    return float(value) if value is not None and abs(value) < float("inf") else None
 
 
 def warn(notes: Sequence[str]) -> None:

@@ -25,24 +25,13 @@ FEW = 10
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The problems of a command.
+    """The problems of a command."""
 
-    Attributes
-    ----------
-    problems : list of Problem, or of one MultinomialProblem
-        The problems for ``solve_many``, which share one X; for a saved model, its objectives.
-    objective : Specification
-        The specification of the objective.
-    classes : array of shape (K,), optional
-        The labels in order; None if the targets are numbers. With two classes, the second has the label +1.
-    why : str
-        The reason for the choice of the loss.
-    """
-
-    problems: list[Any]
+    problems: list[Any]  # problems for ``solve_many``, which share one X; for a saved model, its objectives
     objective: Specification
+    # (K,) labels in order; None if the targets are numbers. With two classes, the second has the label +1.
     classes: np.ndarray | None
-    why: str
+    why: str  # reason for the choice of the loss
 
     @property
     def names(self) -> list[Any]:
@@ -64,20 +53,8 @@ def problems_from(
 ) -> Task:
     """Return the problems that the options of a command define.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        The data, whose weights are used.
-    loss : str, optional
-        A name; by default chosen by the labels.
-    penalty, l1_ratio, intercept
-        Fields of :class:`Specification`.
-    C, lam : float, optional
-        Either λ, or C with λ = 1/(Cn); C = 1 by default.
-    multiclass : {"softmax", "ovr"}, optional
-        By default softmax, if the loss has it.
-    parameters : floats or None
-        Parameters of the loss; None is the default.
+    By default the labels choose the loss, C = 1 with λ = 1/(Cn), several classes have softmax if the loss has it, and
+    parameters of the loss that are None have their defaults.
     """
     if multiclass is not None:
         among("multiclass", multiclass, (SOFTMAX, REST))

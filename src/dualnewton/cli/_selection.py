@@ -28,20 +28,8 @@ def chosen_lam(
 ) -> tuple[float, ChoiceCertificate]:
     """Return the λ that cross-validation chooses, and the certificate of the choice.
 
-    Parameters
-    ----------
-    task : Task
-        Loss, penalty and classes; its λ is not used.
-    dataset : Dataset
-        The examples.
-    cv : int
-        The number of folds.
-    threads : int
-        The number of threads.
-    seed : int
-        The seed of the random order in which examples are divided into folds.
-    estimators : module
-        The classes of searches for rows in memory or on a cluster.
+    The task gives loss, penalty and classes; ``seed`` the random order in which examples are divided into ``cv`` folds;
+    ``estimators`` is the module of the searches for rows in memory or on a cluster.
     """
     words = task.objective
     known = words.loss in SEARCHES and words.penalty in SHARES and words.multiclass != "ovr"

@@ -29,30 +29,14 @@ SHOWN = 40
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The data of a fit.
-
-    Attributes
-    ----------
-    dataset : Dataset
-        The examples of the fit.
-    held_out : Dataset, optional
-        The examples that ``--test-size`` keeps for a score.
-    encoding : Encoding, optional
-        The encoding of the table; None for other data.
-    roles : sequence of Role
-        The kind of each column of the table.
-    described : str
-        The file and its layout; empty for other data.
-    notes : sequence of str
-        Messages for the user: rows without a target, new values.
-    """
+    """The data of a fit."""
 
     dataset: Dataset
-    held_out: Dataset | None = None
-    encoding: Encoding | None = None
-    roles: Sequence[Role] = ()
-    described: str = ""
-    notes: Sequence[str] = ()
+    held_out: Dataset | None = None  # examples that ``--test-size`` keeps for a score
+    encoding: Encoding | None = None  # None for data that are no table
+    roles: Sequence[Role] = ()  # kind of each column of the table
+    described: str = ""  # the file of a table and its layout
+    notes: Sequence[str] = ()  # messages for the user: rows without a target, new values
 
     def with_offsets(self, column: OffsetColumn | None) -> Training:
         """Return the data with the offsets computed from the values of a column, which were read as offsets."""
@@ -84,18 +68,8 @@ def training_data(
 ) -> Training:
     """Read the data of a fit; a table is encoded.
 
-    Parameters
-    ----------
-    source : str
-        A file or a name of the catalog.
-    wanted : Wanted
-        The columns of the target and the weights.
-    table : mapping
-        The options in ``_options.COLUMNS`` and ``_options.FILE``.
-    offset : OffsetColumn, optional
-        The column of the offsets.
-    test_size : float, optional
-        The share of the rows that are held out, chosen at random with ``seed``; the encoding is computed without them.
+    ``table`` has the options in ``_options.COLUMNS`` and ``_options.FILE``. The share ``test_size`` of the rows is held out,
+    chosen at random; the encoding is computed without them.
     """
     from dualnewton.cli._data import loaded
 
@@ -132,16 +106,8 @@ def model_data(
 ) -> Encoded:
     """Return data with the features of a saved model.
 
-    Parameters
-    ----------
-    model : SavedModel
-        Its encoding is applied to a table; other data must hold its features.
-    source, wanted, table
-        As for :func:`training_data`; the target is by default that of the model.
-    offset : OffsetColumn, optional
-        The column of the offsets, by default that of the model.
-    labelled : bool
-        True if a target, and the offsets of the model, are required.
+    Its encoding is applied to a table; other data must hold its features. Target and offsets are by default the columns of
+    the model; they are required if ``labelled``.
     """
     wanted = replace(wanted, target=model.target) if wanted.target is None else wanted
     columns = Columns(model.d, model.feature_names, offset=model.offset if offset is None else offset)

@@ -14,17 +14,13 @@ SPEED_FROM, BAR_FROM = 70, 50
 def transfer(text: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar; the block calls the yielded function with the bytes done and the total number, if known."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
-    columns: list[Any] = [_description(), *([BarColumn(bar_width=16)] if console.width >= BAR_FROM else [])]
-    columns += [
-        DownloadColumn(table_column=_whole()),
-        *([TransferSpeedColumn()] if console.width >= SPEED_FROM else []),
-    ]
-    columns += [TimeRemainingColumn(table_column=_whole())]
-    progress = Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal)
-    with on_terminal(progress):
+    width = Console(stderr=True).width
+    bar: list[Any] = [BarColumn(bar_width=16)] if width >= BAR_FROM else []
+    speed: list[Any] = [TransferSpeedColumn()] if width >= SPEED_FROM else []
+    done, left = DownloadColumn(table_column=_whole()), TimeRemainingColumn(table_column=_whole())
+    with display(_description(), *bar, done, *speed, left) as progress:
         task = progress.add_task(text, total=None)
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
@@ -32,20 +28,27 @@ def transfer(text: str) -> Iterator[Callable[[int, int | None], None]]:
 @contextlib.contextmanager
 def stage(text: str) -> Iterator[None]:
     """Show a text and the time while the block runs, on a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+    from rich.progress import SpinnerColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    columns: list[Any] = [SpinnerColumn(), _description(), TimeElapsedColumn(table_column=_whole())]
-    progress = Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal)
-    with on_terminal(progress):
+    with display(SpinnerColumn(), _description(), TimeElapsedColumn(table_column=_whole())) as progress:
         progress.add_task(text, total=None)
         yield
 
 
-def on_terminal(progress: Any) -> contextlib.AbstractContextManager[Any]:
-    """Show a display of rich on a terminal only, since rich before 14.1 ends each display with an empty line."""
-    return progress if progress.console.is_terminal else contextlib.nullcontext()
+@contextlib.contextmanager
+def display(*columns: Any, **options: Any) -> Iterator[Any]:
+    """Show a display of rich on standard error, if that is a terminal: rich before 14.1 ends each display with an empty line.
+
+    It is removed at the end of the block, and as wide as the terminal, unless the options say otherwise.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    options = {"transient": True, "expand": True, **options}
+    progress = Progress(*columns, console=console, disable=not console.is_terminal, **options)
+    with progress if console.is_terminal else contextlib.nullcontext():
+        yield progress
 
 
 def _description() -> Any:

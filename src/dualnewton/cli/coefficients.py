@@ -15,7 +15,7 @@ BAR = 20
 """Length of the longest bar in characters."""
 
 SHORTEST = 5
-"""The same on a narrow terminal."""
+"""Length of the longest bar on a narrow terminal."""
 
 Out = Annotated[str | None, options.option("--out", "FILE", "Also write all coefficients to a CSV file.")]
 Top = Annotated[int, options.option("--top", "NUMBER", "How many to list for each class; 0 lists all.")]

@@ -6,6 +6,7 @@ import contextlib
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from dualnewton.io import Dataset
     from dualnewton.objective.choice import ChoiceCertificate
     from dualnewton.run.result import Result
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 REMEDIES = {
     "EPOCH_LIMIT": "a higher --max-epochs gets closer; features of about equal scale and --method auto often help",
@@ -324,20 +323,6 @@ def score(model: SavedModel, dataset: Dataset) -> str:
 
 
 @contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C; a process that ignores Ctrl-C (nohup) still ignores it."""
-    with handled(signal.default_int_handler, signal.SIGTERM):
-        yield
-
-
-@contextlib.contextmanager
-def unmoved_by_signals() -> Iterator[None]:
-    """Ignore signals, so that a second Ctrl-C does not interrupt the writing of the model."""
-    with handled(signal.SIG_IGN, *SIGNALS):
-        yield
-
-
-@contextlib.contextmanager
 def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     """Install a handler of signals, and restore the earlier ones at the end."""
     before = {each: signal.signal(each, handler) for each in signals}
@@ -346,3 +331,10 @@ def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     finally:
         for each, earlier in before.items():
             signal.signal(each, earlier)
+
+
+ended_by_signals = partial(handled, signal.default_int_handler, signal.SIGTERM)
+"""Handle SIGTERM as Ctrl-C; a process that ignores Ctrl-C (nohup) still ignores it."""
+
+unmoved_by_signals = partial(handled, signal.SIG_IGN, signal.SIGINT, signal.SIGTERM)
+"""Ignore signals, so that a second Ctrl-C does not interrupt the writing of the model."""

@@ -11,8 +11,6 @@ from dualnewton.errors import DualnewtonError
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
 
-METHODS = ("sdna", "sdca", "newton", "ihs", "interior")
-
 
 @options.with_groups
 def plan(
@@ -78,8 +76,10 @@ def chosen_of(task: Task, method: str) -> dict[str, Any]:
 
 def alternatives(task: Task) -> list[dict[str, Any]]:
     """Return the plan of each method, or the reason why the method cannot solve the problem."""
+    from dualnewton.planning.planner import METHODS
+
     rows = []
-    for method in METHODS:
+    for method in METHODS[1:]:  # the first is "auto"
         try:
             rows.append(chosen_of(task, method))
         except DualnewtonError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
@@ -64,20 +64,17 @@ def _folder() -> str:
 
 def _compile(storages: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[int, int]:
     """Compile the kernels, with a bar on terminals; return the numbers of those compiled and of those found."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from dualnewton.cli._transfer import on_terminal
+    from dualnewton.cli._transfer import display
     from dualnewton.io.svmlight import by_kernel
     from dualnewton.kernels._compiler import SO_FAR
     from dualnewton.run.warm_up import Step, steps
 
     todo = [*steps(storages, dtypes), Step("parser of svmlight files", lambda: by_kernel(b"1 1:1\n", 1))]
     SO_FAR.announced = True  # by the bar
-    console = Console(stderr=True)
-    columns: list[Any] = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")]
-    progress = Progress(*columns, console=console, disable=not console.is_terminal)
-    with on_terminal(progress):
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    with display(*columns, transient=False, expand=False) as progress:
         task = progress.add_task("", total=len(todo))
         for step in todo:
             progress.update(task, description=step.name)

@@ -17,27 +17,13 @@ from dualnewton.validation import vector
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The models of a path, in the order in which their values were given; if it was interrupted, those fitted so far.
+    """The models of a path, in the order in which their values were given; if it was interrupted, those fitted so far."""
 
-    Attributes
-    ----------
-    values : array of shape (m,)
-        The strengths of the penalty.
-    coef : array of shape (m, …)
-        ``coef_`` of each model.
-    intercept : array of shape (m, …)
-        ``intercept_`` of each model.
-    certificates : list
-        ``certificate_`` of each model.
-    models : list of estimators
-        The fitted estimators.
-    """
-
-    values: np.ndarray
-    coef: np.ndarray
-    intercept: np.ndarray
-    certificates: list[Certificate | list[Certificate]]
-    models: list[Any]
+    values: np.ndarray  # (m,) strengths of the penalty
+    coef: np.ndarray  # (m, …) ``coef_`` of each model
+    intercept: np.ndarray  # (m, …) ``intercept_`` of each model
+    certificates: list[Certificate | list[Certificate]]  # ``certificate_`` of each model
+    models: list[Any]  # fitted estimators
 
     def __repr__(self) -> str:
         low, high = self.values.min(), self.values.max()

@@ -19,15 +19,13 @@ from dualnewton.estimators._progress import ProgressLine
 from dualnewton.matrix.workers import threads
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.planning.planner import METHODS
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.loop import solved
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.start import has_model
 from dualnewton.solvers.protocol import Request
 from dualnewton.validation import positive
-
-METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
-"""The names of ``solver`` that choose a method; all of scikit-learn's names mean "auto"."""
 
 TINY, FINEST = 1e-9, 1e-15
 """The ``tol`` below which the solver aims at a smaller gap than ``tol``, and the smallest gap that it aims at."""
@@ -52,7 +50,7 @@ class Session:
     """
 
     def __init__(self, model: Any) -> None:
-        self.method = model.solver if model.solver in METHODS else "auto"
+        self.method = model.solver if model.solver in METHODS else "auto"  # all of scikit-learn's names mean "auto"
         self.tol = positive("tol", model.tol, or_zero=True)
         self.tuning: Tuning = model._tuning
         iterations = MAX_EPOCHS if model.max_iter is None else model.max_iter

@@ -17,11 +17,12 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, log_probabilities, probabilities, solver_names
 from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._session import METHODS, Session
+from dualnewton.estimators._session import Session
 from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import NAMED, logistic_regression
 from dualnewton.interop.specification import Specification, Words
 from dualnewton.planning.eligible import methods_for
+from dualnewton.planning.planner import METHODS
 from dualnewton.run.result import Result
 
 SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")

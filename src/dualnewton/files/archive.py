@@ -44,18 +44,7 @@ def write(
 ) -> None:
     """Write a file atomically: if writing fails, an existing file is unchanged.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str
-        The kind of file, such as "model".
-    version : int
-        The version of the layout of ``content``.
-    content : mapping
-        Values that JSON can represent.
-    arrays : mapping of arrays
-        Arrays by name; none may hold Python objects.
+    ``version`` is that of the layout of ``content``, values that JSON can represent; no array may hold Python objects.
     """
     header = {"format": f"dualnewton {kind}", "version": version, "content": content, "arrays": list(arrays)}
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -66,24 +55,7 @@ def write(
 
 
 def read(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the content and the arrays of a file.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str
-        The expected kind of file.
-    version : int
-        The newest supported version.
-
-    Raises
-    ------
-    BadFileError
-        If the file is damaged, of another kind, or newer than ``version``.
-    OSError
-        If the file cannot be opened.
-    """
+    """Return the content and the arrays of a file; one that is damaged, of another kind or newer is a ``BadFileError``."""
     with open(path, "rb") as file:
         try:
             return _content(file, path, kind, version)

@@ -27,13 +27,6 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", **options: Any) ->
 
     After any failure before that (an error, a full disk, a crash), an existing file at ``path`` is unchanged. Of several
     processes that write to one path at the same time, the last to end determines the file.
-
-    Parameters
-    ----------
-    path : path
-        The final name of the file.
-    mode, options
-        Arguments of ``open``, for writing.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # devices and folders must not be replaced

@@ -12,18 +12,10 @@ from dualnewton.errors import DualnewtonError
 
 @dataclass(frozen=True)
 class OffsetColumn:
-    """The column of the offsets o in the margins x'w + b + o.
+    """The column of the offsets o in the margins x'w + b + o."""
 
-    Attributes
-    ----------
-    name : str
-        The column, or a file with one number for each row.
-    exposure : bool
-        True if it holds exposures > 0, whose logarithm is the offset.
-    """
-
-    name: str
-    exposure: bool = False
+    name: str  # a column, or a file with one number for each row
+    exposure: bool = False  # whether it holds exposures > 0, whose logarithm is the offset
 
     def offsets(self, values: np.ndarray) -> np.ndarray:
         """Return the offsets for the values of the column."""

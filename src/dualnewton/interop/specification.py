@@ -56,49 +56,26 @@ class Specification:
 
     More than two classes have one such problem for each class against the rest, or one problem with the softmax loss and the
     sum of the penalties of all w_k; several outputs have one problem each, or one for all if the penalty joins them.
-
-    Parameters
-    ----------
-    loss : str or Loss
-        φ, a name in ``LOSSES``. An object of the library is replaced by its name and parameters; a user's own object is kept,
-        and cannot be written to a file.
-    lam : float or sequence of floats, optional
-        λ ≥ 0, one for all outputs or one for each. Zero is no penalty; None is 1/Σ c_i.
-    penalty : str or Regularizer
-        g, a name in ``PENALTIES``, or an object as for ``loss``.
-    fit_intercept : bool
-        Whether b is free (unpenalised) or zero.
-    parameters, penalty_parameters : mappings
-        Parameters of the loss and of the penalty; absent ones have the default of the class.
-    multiclass : {"softmax", "ovr"}, optional
-        The model of more than two classes.
-    targets : {"numbers", "classes"}, optional
-        The kind of y; by default that of the loss. (Ridge classification has the squared loss on classes.)
-    weights : {"absolute", "relative"}
-        Whether sample weights are divided by their mean ("relative").
-    class_weight : "balanced", mapping of labels to numbers or list of such pairs, optional
-        Weights of classes, multiplied by those of the rows.
-    class_weighting : {"weights", "rows", "own"}
-        How class weights are used.
-    free_scale : bool
-        Whether Huber's scale σ is also minimised (see ``dualnewton.objective.huber_scale``).
-    penalised_intercept : float, optional
-        s, where b = s v and v is penalised as w is: liblinear's ``intercept_scaling``.
     """
 
+    # φ, a name in ``LOSSES``. An object of the library is replaced by its name and parameters; a user's own object is
+    # kept, and cannot be written to a file.
     loss: Any
-    lam: Any = None
-    penalty: Any = "l2"
+    lam: Any = None  # λ ≥ 0, one for all outputs or one for each. Zero is no penalty; None is 1/Σ c_i.
+    penalty: Any = "l2"  # g, a name in ``PENALTIES``, or an object as for ``loss``
     _: KW_ONLY
-    fit_intercept: bool = True
+    fit_intercept: bool = True  # whether b is free (unpenalised) or zero
+    # Parameters of the loss and of the penalty; absent ones have the default of the class.
     parameters: Mapping[str, Any] = field(default_factory=dict)
     penalty_parameters: Mapping[str, Any] = field(default_factory=dict)
-    multiclass: str | None = None
+    multiclass: str | None = None  # model of more than two classes: SOFTMAX or REST
+    # NUMBERS or CLASSES; by default as the loss has them. (Ridge classification has the squared loss on classes.)
     targets: str | None = None
-    weights: str = ABSOLUTE
-    class_weight: Any = None
+    weights: str = ABSOLUTE  # RELATIVE: sample weights are divided by their mean
+    class_weight: Any = None  # "balanced", or pairs of labels and weights, by which those of the rows are multiplied
     class_weighting: str = BY_WEIGHT
-    free_scale: bool = False
+    free_scale: bool = False  # whether Huber's scale σ is also minimised (see ``dualnewton.objective.huber_scale``)
+    # s, where b = s v and v is penalised as w is: liblinear's ``intercept_scaling``.
     penalised_intercept: float | None = None
 
     def __post_init__(self) -> None:
@@ -242,18 +219,8 @@ class Specification:
     ) -> list[Any]:
         """Return the problems, which share one X; λ must be positive.
 
-        Parameters
-        ----------
-        X : matrix of shape (n, d)
-            The examples.
-        y : array of shape (n,) or (n, outputs)
-            Class numbers 0, …, K − 1 (or several labels per row, as zeros and ones), or targets.
-        classes : array of shape (K,), optional
-            The labels in order; None for targets.
-        sample_weight : array of shape (n,), optional
-            The weights of the rows.
-        offset : array of shape (n,), optional
-            Added to the margins of the rows.
+        y has class numbers 0, …, K − 1 (or several labels per row, as zeros and ones) for the labels in ``classes``, or else
+        targets; the offset is added to the margins.
         """
         X = as_data(X)  # one object for all problems
         weights, total = self._weights(y, classes, sample_weight)
@@ -300,12 +267,7 @@ class Specification:
     ) -> Sequence[Objective]:
         """Return the objectives that certificates bound: the problems, except if there is no penalty or the scale is free.
 
-        Parameters
-        ----------
-        X, y, classes, sample_weight, offset
-            As for :meth:`problems`.
-        scale : float, optional
-            σ of the model, if it is free.
+        The arguments are those of :meth:`problems`, and σ of the model, if it is free.
         """
         if self.free_scale:
             assert scale is not None

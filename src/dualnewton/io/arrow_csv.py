@@ -26,16 +26,8 @@ class NotPlainError(Exception):
 def options(layout: Layout, *, first: bool = True, quotes: bool = True, **convert: Any) -> dict[str, Any]:
     """Return the options with which Arrow reads a file of this layout.
 
-    Parameters
-    ----------
-    layout : Layout
-        The layout of the file.
-    first : bool
-        True for the beginning of a file, which may hold the header.
-    quotes : bool
-        False if no value is quoted, so that each line is a row; Arrow then finds the rows faster.
-    convert
-        Further options of the conversion of columns.
+    ``first`` is True for the beginning of a file, which may hold the header. ``quotes`` is False if no value is quoted, so
+    that each line is a row; Arrow then finds the rows faster. ``convert`` has further options of the conversion of columns.
     """
     from pyarrow import csv
 
@@ -57,12 +49,8 @@ def plain_blocks(
 ) -> Iterator[Rows]:
     """Yield the examples of a file of finite numbers, with labels of numbers or text.
 
-    Arrow's own stream reads more than 32 blocks ahead. Here it is given one block of whole lines at a time.
-
-    Raises
-    ------
-    NotPlainError
-        Before the first block with a value that is anything else.
+    Arrow's own stream reads more than 32 blocks ahead. Here it is given one block of whole lines at a time. A value that is
+    anything else is a ``NotPlainError`` before its block.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -140,14 +128,7 @@ def _plain() -> Iterator[None]:
 def typed(stream: Any, layout: Layout, types: Mapping[str, Any]) -> Any:
     """Return the table of a CSV file with the types that its values have: numbers, booleans, dates, or text with few copies.
 
-    Parameters
-    ----------
-    stream : binary file
-        The decompressed bytes.
-    layout : Layout
-        The layout of the file.
-    types : mapping
-        Known types of columns; the types of other columns are inferred from all their values.
+    ``types`` has known types of columns; those of the others are inferred from all their values.
     """
     from pyarrow import csv
 

@@ -33,23 +33,12 @@ CLASSIFICATION, REGRESSION = "classification", "regression"
 
 @dataclass(frozen=True)
 class Origin:
-    """A file of a public collection.
+    """A file of a public collection."""
 
-    Parameters
-    ----------
-    url : str
-        The download address.
-    sha256 : str, optional
-        The checksum of the file; None if it is not known.
-    member : str, optional
-        The name of the table inside the file, if that is a zip archive.
-    content : str, optional
-        The digest of the numbers and classes in the file (:func:`content_digest`); None if it is not known.
-    """
-
-    url: str
-    sha256: str | None = None
-    member: str | None = None
+    url: str  # download address
+    sha256: str | None = None  # checksum of the file; None if it is not known
+    member: str | None = None  # name of the table inside the file, if that is a zip archive
+    # Digest of the numbers and classes in the file (:func:`content_digest`); None if it is not known.
     content: str | None = None
 
     @property

@@ -16,28 +16,15 @@ from dualnewton.io.words import TARGETS
 
 @dataclass(frozen=True)
 class Columns:
-    """The role of each column of a table.
+    """The role of each column of a table."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The names of all columns, for error messages.
-    features : array of int
-        The columns of X, in order.
-    target, weights, offset : int, optional
-        The columns of y, of the weights and of the offsets.
-    target_text : str, optional
-        A description of the target column, such as "the last column ('price')".
-    weights_file, offset_file : path, optional
-        The files with the weights and the offsets, if they are not in columns.
-    """
-
-    names: tuple[str, ...]
-    features: np.ndarray
+    names: tuple[str, ...]  # names of all columns, for error messages
+    features: np.ndarray  # columns of X, in order
     target: int | None
     weights: int | None
     offset: int | None
-    target_text: str | None
+    target_text: str | None  # description of the target column, such as "the last column ('price')"
+    # The files with the weights and the offsets, if they are not in columns.
     weights_file: Path | None
     offset_file: Path | None
 
@@ -52,16 +39,7 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
     The target is the column that the user names, by name or by number (from 0, or from the end if negative); otherwise the first
     column whose name is in ``TARGETS``; otherwise the last column.
 
-    Parameters
-    ----------
-    path : path
-        The file, for error messages.
-    names : tuple of str
-        The names of all columns.
-    has_names : bool
-        True if the names come from the file, False if they were generated.
-    wanted : Wanted
-        The options of the user.
+    ``has_names`` is False if the names were generated; ``path`` is for error messages.
     """
     refuse_repeated(path, names)
     d = len(names)

@@ -27,12 +27,7 @@ def content_digest(data: Dataset, classes: bool) -> str:
     4. their values, float64;
     5. the labels: for classification the index of each class in sorted order (int64), otherwise the numbers (float64).
 
-    Parameters
-    ----------
-    data : Dataset
-        The data set, with labels.
-    classes : bool
-        True if the labels are classes, so that −1/+1, 0/1 and 1/2 are the same content. Text is always classes.
+    If the labels are classes, −1/+1, 0/1 and 1/2 are the same content. Text is always classes.
     """
     n, d = data.X.shape
     parts = [hashlib.sha256(np.array([n, d], "<i8").data)] + [hashlib.sha256() for _ in range(3)]

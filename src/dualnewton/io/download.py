@@ -34,16 +34,9 @@ class _TransientError(Exception):
 def download(url: str, path: Path, sha256: str | None = None, progress: Progress | None = None) -> str:
     """Download a file and return its SHA-256.
 
-    Parameters
-    ----------
-    url : str
-        The address of the file.
-    path : path
-        The new file; missing folders are created. An existing file is replaced only by a complete one.
-    sha256 : str, optional
-        The expected checksum; a file with another one is deleted.
-    progress : callable, optional
-        Called with the number of bytes received and the total number, if that is known.
+    Missing folders of ``path`` are created, and an existing file is replaced only by a complete one. A file with another
+    checksum than ``sha256`` is deleted. ``progress`` is called with the bytes received and their total number, if that is
+    known.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, ATTEMPTS + 1):

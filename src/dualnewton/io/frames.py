@@ -12,7 +12,7 @@ from dualnewton.io.columns import refuse_repeated
 from dualnewton.io.dataset import DataError
 from dualnewton.io.formats import format_of
 from dualnewton.io.layout import EncodingError, Layout, layout_of, not_text
-from dualnewton.io.parquet import batches, names_of, pyarrow_for
+from dualnewton.io.parquet import batches, pyarrow_for
 from dualnewton.io.source import Wanted
 from dualnewton.io.streams import reading
 
@@ -22,24 +22,12 @@ OTHERS = ("cp1252", "latin-1")
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table in memory.
-
-    Attributes
-    ----------
-    path : path
-        The file.
-    table : pyarrow.Table
-        Its columns: numbers, booleans, dates, or text as codes of distinct values.
-    has_names : bool
-        False if the names were generated.
-    layout : Layout, optional
-        How a text file is written; None for Parquet.
-    """
+    """A table in memory."""
 
     path: Path
-    table: Any
-    has_names: bool = True
-    layout: Layout | None = None
+    table: Any  # its columns: numbers, booleans, dates, or text as codes of distinct values
+    has_names: bool = True  # False if the names were generated
+    layout: Layout | None = None  # how a text file is written; None for Parquet
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -85,19 +73,8 @@ def is_table(path: str | Path) -> bool:
 def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> Frame:
     """Read a CSV or Parquet file with the types that its columns have.
 
-    Parameters
-    ----------
-    path : path
-        The file; text may be compressed.
-    wanted : Wanted
-        The options of the user: names that show whether the first line is a header, the encoding, the decimal mark.
-    text : collection of str
-        Columns of a text file whose values are kept as they are written, in addition to those with leading zeros.
-
-    Raises
-    ------
-    DataError
-        If the file is damaged; the message says where.
+    A text file may be compressed. Columns in ``text``, and those with leading zeros, are kept as they are written. A damaged
+    file is a ``DataError`` that says where.
     """
     file = Path(path)
     frame = READERS[format_of(file)](file, wanted, text)
@@ -108,13 +85,10 @@ def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> 
 
 
 def _parquet(path: Path, wanted: Wanted, _: Collection[str]) -> Frame:
-    names_of(path)  # raises an error if pyarrow is missing or the file is not Parquet
-    import pyarrow as pa
-
     found = list(batches(path, wanted, wanted.block))
     if not found:
         raise DataError(f"{path}: holds no examples")
-    return Frame(path, pa.Table.from_batches(found))
+    return Frame(path, pyarrow_for(path).Table.from_batches(found))
 
 
 def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:

@@ -25,22 +25,11 @@ class MixedLabelsError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The examples of a file in pieces, each of which can be read once.
+    """The examples of a file in pieces, each of which can be read once."""
 
-    Parameters
-    ----------
-    shape : pair of int
-        n and d.
-    X : pieces
-        Dense blocks, or the stored values of sparse rows.
-    indices, ends : pieces, optional
-        For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
-    y, sample_weight, offset : pieces, optional
-        The label, the weight and the offset of every row.
-    """
-
-    shape: tuple[int, int]
-    X: Pieces
+    shape: tuple[int, int]  # n and d
+    X: Pieces  # dense blocks, or the stored values of sparse rows
+    # For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
     indices: Pieces | None = None
     ends: Pieces | None = None
     shift: int = 0
@@ -101,15 +90,7 @@ def _parts(pieces: Pieces | None) -> Iterator[Any]:
 
 
 def gather(source: Source, make: Maker) -> Gathered:
-    """Read a source to its end.
-
-    Parameters
-    ----------
-    source : Source
-        The file.
-    make : callable
-        Returns an empty ``Pieces`` object, in memory or on disk.
-    """
+    """Read a source to its end. ``make`` returns an empty ``Pieces`` object, in memory or on disk."""
     try:
         return _gather(source, make)
     except MixedLabelsError:
@@ -161,17 +142,7 @@ def _gather(source: Source, make: Maker) -> Gathered:
 
 
 class _Beside:
-    """Numbers beside the rows, from a column or from a separate file.
-
-    Parameters
-    ----------
-    pieces : Pieces
-        Empty.
-    name : str
-        The name of a number in error messages.
-    path : path, optional
-        The file; None for a column.
-    """
+    """Numbers beside the rows, from a column or from a separate file. ``name`` is that of a number in error messages."""
 
     def __init__(self, pieces: Pieces, name: str, path: Path | None) -> None:
         self.pieces, self.name, self.path = pieces, name, path

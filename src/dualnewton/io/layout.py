@@ -43,45 +43,24 @@ class EncodingError(DataError):
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a table in a text file.
+    """The layout of a table in a text file."""
 
-    Attributes
-    ----------
-    encoding : str
-        The name of a codec of Python.
-    delimiter, decimal : str
-        The separator of values, and the decimal mark of numbers.
-    names : tuple of str
-        The names of the columns, generated if the file has none.
-    has_names : bool
-        True if the first line holds the names.
-    blank : int
-        Empty lines before the first one.
-    codes : tuple of str
-        Columns whose first values are digits, some with a leading zero: postal codes, telephone numbers and the like.
-    longest : int
-        Length of the longest of the first lines.
-    """
-
-    encoding: str
+    encoding: str  # name of a codec of Python
     delimiter: str
     decimal: str
-    names: tuple[str, ...]
-    has_names: bool
-    blank: int
+    names: tuple[str, ...]  # names of the columns, generated if the file has none
+    has_names: bool  # whether the first line holds the names
+    blank: int  # empty lines before the first one
+    # Columns whose first values are digits, some with a leading zero: postal codes, telephone numbers and the like.
     codes: tuple[str, ...] = ()
-    longest: int = 0
+    longest: int = 0  # length of the longest of the first lines
 
 
 def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
     """Find the layout of a file; options in ``wanted`` take precedence.
 
-    Raises
-    ------
-    EncodingError
-        If the beginning is not text in the encoding of ``wanted``, UTF-8 by default.
-    DataError
-        If the file is empty.
+    A beginning that is not text in the encoding of ``wanted``, UTF-8 by default, is an ``EncodingError``; an empty file is a
+    ``DataError``.
     """
     encoding, lines = _beginning(path, wanted, member)
     blank = _blank(lines)

@@ -46,21 +46,11 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Options:
-    """The options with which files are opened.
+    """The options with which files are opened."""
 
-    Attributes
-    ----------
-    wanted : Wanted
-        The options of the readers.
-    memory : int
-        Bytes of memory that the data set may use.
-    spill : path, optional
-        The folder for the rows of text files; that of the file by default.
-    """
-
-    wanted: Wanted
-    memory: int
-    spill: Path | None
+    wanted: Wanted  # options of the readers
+    memory: int  # bytes of memory that the data set may use
+    spill: Path | None  # folder for the rows of text files; that of the file by default
 
     @property
     def gathered(self) -> float:

@@ -85,12 +85,6 @@ def source(path: Path, wanted: Wanted) -> ParquetSource:
     return ParquetSource(path, wanted, features, columns.target_text, *files, False, columns)
 
 
-def names_of(path: Path) -> tuple[str, ...]:
-    """Return the names of the columns of a file."""
-    with opened(path) as file, faults(path):
-        return tuple(file.schema_arrow.names)
-
-
 def batches(path: Path, wanted: Wanted, block: int) -> Iterator[Any]:
     """Yield the record batches of a file, of about ``block`` bytes each, and report the share that is read."""
     with opened(path) as file, faults(path):

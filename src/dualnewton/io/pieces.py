@@ -57,13 +57,7 @@ class Pieces:
 
 
 class SpilledPieces(Pieces):
-    """Pieces that are kept in a file.
-
-    Parameters
-    ----------
-    file : binary file
-        An empty file, open for reading and writing; the caller closes it.
-    """
+    """Pieces that are kept in a file. The caller opens it empty, for reading and writing, and closes it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -87,15 +81,7 @@ class SpilledPieces(Pieces):
 
 
 class Slices(Pieces):
-    """The pieces of an existing array, as views without copies.
-
-    Parameters
-    ----------
-    array : array
-        The whole array.
-    starts : sequence of int
-        The boundaries of the pieces, including 0 and the length.
-    """
+    """The pieces of an existing array, as views without copies. The boundaries ``starts`` include 0 and the length."""
 
     def __init__(self, array: np.ndarray, starts: list[int]) -> None:
         super().__init__()

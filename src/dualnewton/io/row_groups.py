@@ -26,14 +26,7 @@ BUFFERED = 1 << 20
 class ParquetSegment(Segment):
     """The rows of a Parquet file, whose row groups are joined or cut into pieces of about equal size.
 
-    Parameters
-    ----------
-    source : ParquetSource
-        The file with the roles of its columns.
-    names : tuple of str
-        The features in the order of the data set.
-    size : int
-        Size of a piece in bytes.
+    The features ``names`` are in the order of the data set; ``size`` is that of a piece in bytes.
     """
 
     def __init__(self, source: ParquetSource, names: tuple[str, ...], size: int) -> None:

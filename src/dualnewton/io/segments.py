@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from dualnewton.io.dataset import DataError
 from dualnewton.io.stored import StoredArray
-from dualnewton.matrix.blocks import sparse_view
+from dualnewton.matrix.linear import sparse_view
 from dualnewton.matrix.protocol import Profile
 from dualnewton.matrix.segments import Segment, Slot
 
@@ -30,17 +30,9 @@ def dense_pieces(n: int, d: int, rows: int, dtype: np.dtype) -> tuple[list[int],
 
 
 class ArraySegment(Segment):
-    """Rows that are ranges of arrays in a file, cut into pieces of consecutive rows.
+    """Rows that are ranges of arrays in a file, cut into pieces of consecutive rows."""
 
-    Attributes
-    ----------
-    arrays : tuple of StoredArray
-        The arrays.
-    cuts : list of int
-        The first row of each piece, and the number of rows.
-    """
-
-    cuts: list[int]
+    cuts: list[int]  # the first row of each piece, and last the number of rows
     arrays: tuple[StoredArray, ...]
 
     @property
@@ -62,10 +54,6 @@ class ArraySegment(Segment):
     def private(self) -> str:  # type: ignore[override]
         return next((each.file.private for each in self.arrays if each.file.private), "")
 
-    def close(self) -> None:
-        for each in self.arrays:
-            each.file.close()
-
     def _are_few(self, count: int, place: int) -> bool:
         """Whether reading ``count`` rows of a piece one by one takes less time than reading the whole piece."""
         profile = self.profiles[place]
@@ -76,14 +64,8 @@ class ArraySegment(Segment):
 class DenseSegment(ArraySegment):
     """Rows of a dense array.
 
-    Parameters
-    ----------
-    array : StoredArray
-        A matrix of numbers; float32 and float64 are kept, other types become float64.
-    size : int
-        Size of a piece in bytes.
-    features : array of int, optional
-        The columns that are features; all by default.
+    ``size`` is that of a piece in bytes; ``features`` are the columns that are features, by default all. float32 and float64 are
+    kept, other types become float64.
     """
 
     def __init__(self, array: StoredArray, size: int, features: np.ndarray | None = None) -> None:
@@ -142,16 +124,8 @@ class DenseSegment(ArraySegment):
 class SparseSegment(ArraySegment):
     """Rows in CSR form.
 
-    Parameters
-    ----------
-    arrays : tuple of three StoredArray
-        The entries, their columns, and for each row the number of entries before it; after the last row, of all.
-    d : int
-        The number of features.
-    size : int
-        Size of a piece in bytes.
-    shift : int
-        The number to subtract from the column indices.
+    The arrays are the entries, their columns plus ``shift``, and for each row the number of entries before it, after the last
+    row of all; ``size`` is that of a piece in bytes.
     """
 
     def __init__(self, arrays: tuple[StoredArray, StoredArray, StoredArray], d: int, size: int, shift: int = 0) -> None:

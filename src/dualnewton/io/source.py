@@ -61,31 +61,16 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Source(ABC):
-    """A file whose columns are known and whose examples can be read from the beginning any number of times.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    wanted : Wanted
-        The options of the user.
-    feature_names : tuple of str, optional
-        The names of the columns of X.
-    target : str, optional
-        A description of where the labels are, such as "the column 'price'".
-    weights_file, offset_file : path, optional
-        Other files that hold the weights and the offsets.
-    text_labels : bool
-        True if labels that look like numbers are kept as text.
-    """
+    """A file whose columns are known and whose examples can be read from the beginning any number of times."""
 
     path: Path
-    wanted: Wanted
-    feature_names: tuple[str, ...] | None = None
-    target: str | None = None
+    wanted: Wanted  # options of the user
+    feature_names: tuple[str, ...] | None = None  # names of the columns of X
+    target: str | None = None  # description of where the labels are, such as "the column 'price'"
+    # Other files that hold the weights and the offsets.
     weights_file: Path | None = None
     offset_file: Path | None = None
-    text_labels: bool = False
+    text_labels: bool = False  # whether labels that look like numbers are kept as text
 
     is_sparse = False
 

@@ -31,15 +31,7 @@ MOST = 1 << 30
 class StoredFile:
     """A file that must not change while its data set is used.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Attributes
-    ----------
-    private : str
-        The reason why other processes cannot read it; empty if they can.
+    ``private`` is the reason why other processes cannot read it; empty if they can.
     """
 
     private = ""
@@ -75,25 +67,17 @@ class StoredFile:
         if _stamp(os.fstat(file.fileno())) != self.stamp:
             raise DataError(f"{self.path}: the file has changed since the data set was opened: open it again")
 
-    def close(self) -> None:
-        """Release the file: nothing is kept open between reads."""
-
 
 class SpilledFile(StoredFile):
     """A file without a name that holds the rows of a text file, and is deleted by the system when it is closed.
 
-    Parameters
-    ----------
-    file : binary file
-        Open for reading; closed with this object.
-    path : path
-        The text file, for error messages.
+    It is open for reading, and closed with this object; ``path`` is the text file, for error messages.
     """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         file.flush()
         self.path, self.file = path, file
-        self.close = weakref.finalize(self, file.close)  # type: ignore[method-assign]
+        weakref.finalize(self, file.close)
 
     @property
     def private(self) -> str:  # type: ignore[override]
@@ -116,24 +100,12 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """An array in C order inside a file.
-
-    Attributes
-    ----------
-    file : StoredFile
-        The file.
-    start : int
-        The offset of the first entry in bytes.
-    shape : tuple of int
-        The shape of the array.
-    dtype : dtype
-        The type of its entries as stored.
-    """
+    """An array in C order inside a file."""
 
     file: StoredFile
-    start: int
+    start: int  # offset of the first entry in bytes
     shape: tuple[int, ...]
-    dtype: np.dtype
+    dtype: np.dtype  # type of its entries as stored
 
     @property
     def row_bytes(self) -> int:

@@ -40,14 +40,7 @@ def stem(path: Path) -> Path:
 def reading(path: Path, report: Report | None = None, member: str | None = None) -> Iterator[io.BufferedReader]:
     """Open a file, or a member of a zip archive, for its decompressed bytes.
 
-    Parameters
-    ----------
-    path : path
-        The file; its compression is detected by its first bytes.
-    report : callable, optional
-        Called with the number of bytes of the file read so far.
-    member : str, optional
-        The name of a file inside the zip archive.
+    Its compression is detected by its first bytes. ``report`` is called with the number of bytes of the file read so far.
     """
     with contextlib.ExitStack() as opened:
         file: IO[bytes] = opened.enter_context(open(path, "rb"))

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from dualnewton.files.archive import FIRST_DAY
 from dualnewton.files.replacing import replacing
 from dualnewton.io.dataset import DataError
 from dualnewton.io.gathered import Gathered
@@ -30,9 +31,6 @@ ALIGNED = 64
 
 PADDING = 0xD935
 """Identifier of an extra field of a zip header that only contains padding; Android's zipalign uses the same identifier."""
-
-FIRST_DAY = (1980, 1, 1, 0, 0, 0)
-"""The date of every member, the earliest that zip can store; with a fixed date, equal contents give equal files."""
 
 Write = Callable[[Gathered, Path, Any], None]
 

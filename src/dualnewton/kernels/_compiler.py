@@ -204,7 +204,7 @@ class _ShortLoopsLibrary(_KernelLibrary):
 
 
 class ShortLoopsCompiler(KernelCompiler):
-    """The same for kernels whose loops are short, or vectorised by hand: LLVM's vector code for them is larger, and slower."""
+    """The compiler of kernels whose loops are short, or vectorised by hand: LLVM's vector code for them is larger, and slower."""
 
     library = _ShortLoopsLibrary
 
@@ -224,7 +224,7 @@ PART: dict[str, Any] = {**KERNEL, "no_cpython_wrapper": True}
 """Compiler options of parts: nothing that is needed only to call them from Python."""
 
 PART_OF_OVERLOAD: Any = {**PART, "pipeline_class": _PartCompiler}
-"""The same, as ``numba.extending.overload`` takes them."""
+"""Compiler options of parts, as ``numba.extending.overload`` takes them."""
 
 
 class Part(CPUDispatcher):

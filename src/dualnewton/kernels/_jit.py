@@ -20,11 +20,11 @@ jit = partial(Part, fastmath=FASTMATH)
 """Decorator of functions that kernels call, and of functions wrapped by a ``Kernel``."""
 
 lean: Any = partial(Part, fastmath=FASTMATH, **LEAN)
-"""The same for functions that allocate no arrays (except by ``_memory``) and return none: faster to compile. A variable has one
-type throughout, and tuples of several types are not indexed. An overload that calls one inlines it, with all that it calls."""
+"""Decorator of such functions that allocate no arrays (except by ``_memory``) and return none: faster to compile. A variable has
+one type throughout, and tuples of several types are not indexed. An overload that calls one inlines it and all that it calls."""
 
 lean_call: Any = partial(lean, forceinline=False)
-"""The same for functions whose calls are few enough to be left to LLVM: several copies of a large one take long to compile."""
+"""Decorator of lean functions whose calls are left to LLVM, since they are few: copies of a large one take long to compile."""
 
 kernel_function: Any = partial(numba.njit, fastmath=FASTMATH, pipeline_class=KernelCompiler, **KERNEL)
 """Decorator of functions that Python calls, or compiled code through their address; :func:`compiled_for` compiles them."""

@@ -188,21 +188,9 @@ def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon
     For a set S of t examples, ``rows_out[s-first, :t, :d]`` becomes A_S and ``gram_out[s-first, :t, :t]`` the whole
     symmetric A_S A_Sᵀ; nothing else is written. The result has the same bits for every division into ranges.
 
-    Parameters
-    ----------
-    A : C-order (n, d) array
-        The data, float64 or float32; it may be read-only.
-    indices, starts : int64 arrays
-    first, last : int
-        The range of sets to produce.
-    rows_out : array of the type of A or wider, of shape (≥ last-first, ≥ t, ≥ d)
-        The layout of :func:`room_for_rows` is the fastest.
-    gram_out : float64 array of shape (≥ last-first, ≥ t, ≥ t)
-    horizon : int
-        Sets from ``last`` to ``horizon - 1`` may be prefetched: the number of sets if the same thread processes them next, 0 if
-        another thread does.
-    limit : float
-        Products of float32 rows are summed in float32 if t max‖a_i‖² ≤ limit.
+    A is in C order, float64 or float32, and may be read-only; ``rows_out`` has its type or a wider one, fastest in the layout
+    of :func:`room_for_rows`. Sets from ``last`` to ``horizon - 1`` may be prefetched: the number of sets if the same thread
+    processes them next, 0 if another thread does. Products of float32 rows are summed in float32 if t max‖a_i‖² ≤ ``limit``.
     """
     horizon = most(last, horizon)
     for s in range(first, last):

@@ -39,22 +39,9 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     full steps do not converge fast, the iteration restarts and halves each step until J does not rise. If that fails too,
     the examples are updated one at a time, which always works. The terms of the residual are left in work[START_RESIDUAL].
 
-    Parameters
-    ----------
-    G : array (≥ t, ≥ t)
-        The Gram block divided by λn plus the curvature of the intercept, in rows of :func:`padded` length.
-    u, alpha, y, c : arrays (≥ t,)
-        Margins, dual variables, labels and weights.
-    beta : array (≥ t,)
-        Output: the new dual variables.
-    t : int
-        The number of examples.
-    tolerance : float
-        Absolute tolerance of the margins.
-    loss : named tuple
-        φ, as ``values_at`` and ``slopes_at`` take it.
-    work, B : arrays
-        Scratch arrays (VECTORS, padded) and (padded, padded).
+    G is the Gram block divided by λn plus the curvature of the intercept, in rows of :func:`padded` length; u, α, y and c are
+    the margins, dual variables, labels and weights of t examples. The tolerance of the margins is absolute. ``work``
+    (VECTORS, padded) and ``B`` (padded, padded) are scratch arrays.
     """
     worst = _minimise(G, u, alpha, y, c, beta, t, tolerance, loss, work, B, False)
     residual = 0.0

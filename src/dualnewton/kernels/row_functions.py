@@ -72,12 +72,8 @@ def _of_loss(
     The decorated function, and ``columns`` for losses of several columns, is given the type of the loss's fields, or the fields
     themselves where they are compiled as constants.
 
-    Parameters
-    ----------
-    *overridden : str
-        Methods of ``Loss`` from which the function is derived; it is not valid for a loss that overrides one of them.
-    columns : callable, optional
-        The same for losses of several columns; it names the required method of the loss.
+    The function is derived from the methods ``overridden`` of ``Loss``, and not valid for a loss that overrides one of them.
+    ``columns`` names the required method of a loss of several columns.
     """
 
     def decorate(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:

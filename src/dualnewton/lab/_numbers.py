@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 MISSING = "–"
 
+ROUNDING = 1e-16
+"""Value at which a gap of zero is drawn on a logarithmic axis, about the rounding error of float64."""
+
 
 def seconds(value: float | None) -> str:
     """Format a time in milliseconds or seconds, with three significant digits."""

@@ -33,17 +33,9 @@ class Job(Protocol):
 def values_of(job: Job, cap: float, threads: int, start: str | None = None) -> Iterator[Any]:
     """Run a job in a child process; yield its results and, as the last value, its ending as a string.
 
-    Parameters
-    ----------
-    job : Job
-        The job.
-    cap : float
-        Time limit of the work in seconds, counted from the end of its preparation.
-    threads : int
-        The size of the BLAS and OpenMP thread pools of the child.
-    start : str, optional
-        The start method of the process. The default is "fork" where it exists, so that the child shares the data and the
-        compiled kernels, else "spawn".
+    ``cap`` limits the seconds of the work after its preparation, ``threads`` the BLAS and OpenMP thread pools of the child.
+    By default the process is started by "fork" where it exists, so that the child shares the data and the compiled kernels,
+    else by "spawn".
     """
     if start is None:
         start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"

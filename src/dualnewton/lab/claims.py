@@ -105,14 +105,8 @@ def _costs(costs: Mapping[int, float]) -> str:
 def interior(posed: Posed, how: str, epochs: Mapping[int, float], times: Mapping[int, float]) -> Claim:
     """Test the claim that the runtime of SDNA improves up to some τ and then deteriorates.
 
-    Parameters
-    ----------
-    posed : Posed
-        The problem.
-    how : str
-        The implementation of the rounds, such as "compiled rounds".
-    epochs, times : mappings from τ
-        The epochs and the seconds until the gap reached the goal.
+    ``how`` names the implementation of the rounds; for each τ, ``epochs`` and ``times`` are those until the gap reached the
+    goal.
     """
     statement = f"The runtime of SDNA is best at a τ between the smallest and the largest ({how})"
     if not any(math.isfinite(value) for value in times.values()):

@@ -9,17 +9,18 @@ from typing import Any
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.specification import Specification
-from dualnewton.lab._numbers import MISSING, gap, seconds
+from dualnewton.lab._numbers import MISSING, ROUNDING, gap, seconds
 from dualnewton.lab.child import CUT, DONE, values_of
-from dualnewton.lab.contenders import ALL_PEERS, METHODS, RATIOS, SHOWN, Attempt, Match, Ours, Theirs
+from dualnewton.lab.contenders import ALL_PEERS, RATIOS, SHOWN, Attempt, Match, Ours, Theirs
 from dualnewton.lab.peers import Peer
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
 from dualnewton.lab.report.environment import environment, version
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import plan
+from dualnewton.planning.planner import METHODS, plan
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
+from dualnewton.validation import finite_or_none
 
 LEVELS = (1e-2, 1e-4, 1e-6)
 """Relative suboptimalities for which the table shows the time to reach them."""
@@ -27,30 +28,18 @@ LEVELS = (1e-2, 1e-4, 1e-6)
 REFERENCE = 1e-9
 """Relative gap of the reference fit, whose dual point certifies all models; it is far below the smallest level."""
 
-ROUNDING = 1e-16
-"""Value at which a gap of zero is drawn on a logarithmic axis, about the rounding error of float64."""
-
 OURS = "dualnewton"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The attempts of one contender.
+    """The attempts of one contender."""
 
-    Attributes
-    ----------
-    name, by : str
-        The name of the contender and the package that contains it.
-    attempts : list of Attempt
-        The fits, from the loosest tolerance to the tightest.
-    ending : str
-        Why the attempts ended; empty if the goal was reached or no tolerance gave a better model.
-    """
-
+    # The name of the contender, and the package that contains it.
     name: str
     by: str
-    attempts: list[Attempt] = field(default_factory=list)
-    ending: str = DONE
+    attempts: list[Attempt] = field(default_factory=list)  # fits, from the loosest tolerance to the tightest
+    ending: str = DONE  # why the attempts ended; empty if the goal was reached or no tolerance gave a better model
 
     def time_to(self, level: float) -> float:
         """The shortest time in seconds of a fit whose certified suboptimality is at most ``level``."""
@@ -85,22 +74,9 @@ def compare(
 ) -> tuple[Report, list[Row]]:
     """Solve a problem with all contenders, and certify the model of each by the duality gap.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    objective : Specification
-        The specification of the same problem; its penalty must be l2, l1 or elasticnet.
-    name : str
-        The name of the data.
-    methods, peers : str
-        Comma-separated lists, "all" (of those that can solve the problem) or "none".
-    time_limit : float
-        Seconds for all attempts of one contender.
-    threads, seed : int
-        The number of threads and the random seed of each contender.
-    command : str
-        The command line that repeats the report.
+    The specification is that of the same problem, with the penalty l2, l1 or elasticnet. ``methods`` and ``peers`` are lists with
+    commas, "all" (of those that can solve the problem) or "none". The time limit is for all attempts of one
+    contender; ``command`` is the command line that repeats the report.
     """
     if objective.penalty not in RATIOS:
         raise DualnewtonError(f"--penalty must be one of {', '.join(RATIOS)} here, got {objective.penalty!r}")
@@ -264,13 +240,9 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {
             "solver": row.name,
             "package": row.by,
-            "seconds_to": {f"{level:g}": _finite(row.time_to(level)) for level in LEVELS},
-            "best": _finite(row.best),
+            "seconds_to": {f"{level:g}": finite_or_none(row.time_to(level)) for level in LEVELS},
+            "best": finite_or_none(row.best),
             "remark": _line(row)[-1],
         }
         for row in rows
     ]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

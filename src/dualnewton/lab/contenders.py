@@ -31,9 +31,6 @@ from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
 
-METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
-"""The methods of this library."""
-
 LADDER = tuple(10.0**-k for k in range(1, 11))
 """The tolerances of the runs of a contender, in this order, until its suboptimality reaches the goal."""
 
@@ -78,48 +75,22 @@ SHOWN = {"sklearn": "scikit-learn"}
 
 @dataclass(frozen=True)
 class Attempt:
-    """One fit of a contender.
+    """One fit of a contender."""
 
-    Attributes
-    ----------
-    tol : float
-        The tolerance passed to the solver.
-    seconds : float
-        The time of the fit, including its checks of the data.
-    iterations : float
-        Epochs for our methods; the solver's own count of iterations for the others.
-    suboptimality : float
-        The certified (P(w) − D)/|P|, with the dual value D of the reference solution.
-    """
-
-    tol: float
-    seconds: float
-    iterations: float
-    suboptimality: float
+    tol: float  # tolerance passed to the solver
+    seconds: float  # time of the fit, including its checks of the data
+    iterations: float  # epochs for our methods; the solver's own count of iterations for the others
+    suboptimality: float  # certified (P(w) − D)/|P|, with the dual value D of the reference solution
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """The problem that all contenders solve, and the dual point that certifies their models.
-
-    Attributes
-    ----------
-    problem : Problem
-        The problem.
-    objective : Specification
-        The specification of the same problem.
-    dual_point : array of shape (n,)
-        The dual point of the reference solution.
-    goal : float
-        The suboptimality at which a contender is stopped.
-    threads, seed : int
-        The number of threads and the random seed of all contenders.
-    """
+    """The problem that all contenders solve, and the dual point that certifies their models."""
 
     problem: Problem
     objective: Specification
-    dual_point: np.ndarray
-    goal: float
+    dual_point: np.ndarray  # (n,) dual point of the reference solution
+    goal: float  # suboptimality at which a contender is stopped
     threads: int = 1
     seed: int = 0
 

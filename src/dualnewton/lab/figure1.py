@@ -30,14 +30,9 @@ ROUNDS = 2000
 """Number of rounds after which the reference implementations of the two methods are compared for τ = 1."""
 
 
-def grid(quick: bool) -> Grid:
-    """Return the runs of the figure."""
-    return QUICK if quick else FULL
-
-
 def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
     """Run the first experiment on the problems, with draws from ``seed``; ``quick`` makes the runs short."""
-    chosen = grid(quick)
+    chosen = QUICK if quick else FULL
     rows: dict[str, list] = {order: [] for order in ORDERS}
     found: list = []
     verdicts: list = []

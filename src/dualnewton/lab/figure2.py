@@ -17,14 +17,9 @@ QUICK = Grid(("sdna", "sdca"), (1, 4, 16, 64), Limits(0.0, 6, 1.0))
 """The methods, τ, and limits of each run: a goal of zero makes the number of epochs end it, so that all epochs are timed."""
 
 
-def grid(quick: bool) -> Grid:
-    """Return the runs of the figure."""
-    return QUICK if quick else FULL
-
-
 def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
     """Run the second experiment, as :func:`figure1.run` does the first."""
-    chosen = grid(quick)
+    chosen = QUICK if quick else FULL
     rows: dict[str, list] = {order: [] for order in ORDERS}
     found: list = []
     verdicts: list = []

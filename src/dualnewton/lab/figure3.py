@@ -29,14 +29,9 @@ SAMPLE_SECONDS = 0.25
 """Seconds of NumPy rounds from which the cost of an epoch is estimated, enough for a stable median."""
 
 
-def grid(quick: bool) -> Grid:
-    """Return the runs of the figure."""
-    return QUICK if quick else FULL
-
-
 def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
     """Run the third experiment, as :func:`figure1.run` does the first."""
-    chosen = grid(quick)
+    chosen = QUICK if quick else FULL
     goal = chosen.limits.goal
     rows: dict[str, list] = {order: [] for order in ORDERS}
     found: list = []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.lab._numbers import ROUNDING
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Curve, Panel
 from dualnewton.lab.sets import Posed
@@ -16,9 +17,6 @@ from dualnewton.run.loop import solve
 
 ORDERS = {NICE: "independent sets in every round, as in the paper", DEFAULT: "the default order of solve"}
 """The orders of the examples, one for each row of every figure, with their titles."""
-
-ROUNDING = 1e-16
-"""Value at which a gap of zero is drawn on a logarithmic axis, about the rounding error of float64."""
 
 REPEATS = 3
 """Number of runs of each timed method; their iterates are equal, and the shortest time of each epoch counts."""
@@ -29,21 +27,11 @@ COLUMNS = ("data", "order", "method", "tau", "epoch", "seconds", "gap", "relativ
 
 @dataclass(frozen=True)
 class Grid:
-    """The runs of a figure on every data set, in both orders.
-
-    Attributes
-    ----------
-    methods : sequence of str
-        "sdna", "sdca".
-    taus : sequence of int
-        τ.
-    limits : Limits
-        The stopping conditions of each run.
-    """
+    """The runs of a figure on every data set, in both orders."""
 
     methods: Sequence[str]
     taus: Sequence[int]
-    limits: Limits
+    limits: Limits  # stopping conditions of each run
 
     def cells(self, posed: Posed) -> list[tuple[str, int]]:
         """Return the pairs of method and τ ≤ n; τ = 1 occurs once, because the two methods then coincide."""

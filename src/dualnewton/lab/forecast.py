@@ -22,26 +22,17 @@ from dualnewton.validation import integer
 
 @dataclass(frozen=True)
 class Row:
-    """The rates, bounds and measurements for one τ.
-
-    Attributes
-    ----------
-    tau : int
-        τ.
-    theta, sigma1_prox, sigma1 : float or None
-        The rates (``theory.rates``); σ₁ for quadratic losses and few examples only.
-    sdna_bound, sdca_bound : float
-        Upper bounds on the epochs to the relative gap by Theorems 6 and 8.
-    sdna_epochs, sdca_epochs : float or None
-        Measured epochs until the certified gap was reached; None if it was not.
-    """
+    """The rates, bounds and measurements for one τ."""
 
     tau: int
+    # The rates of ``theory.rates``; σ₁ for quadratic losses and few examples only.
     theta: float
     sigma1_prox: float | None
     sigma1: float | None
+    # Upper bounds on the epochs to the relative gap by Theorems 6 and 8.
     sdna_bound: float
     sdca_bound: float
+    # Measured epochs until the certified gap was reached; None if it was not.
     sdna_epochs: float | None
     sdca_epochs: float | None
 
@@ -60,16 +51,8 @@ def taus_of(text: str, n: int) -> list[int]:
 def forecast(problem: Problem, taus: Sequence[int], limits: Limits, seed: int = 0) -> list[Row]:
     """Compute the rates for τ-nice samplings, and run both methods with them.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem without an intercept and with a smooth loss.
-    taus : sequence of int
-        τ.
-    limits : Limits
-        The limits of each run; its goal, the certified relative gap at which a run ends, is ε of ``theory.epochs_to``.
-    seed : int
-        The seed of the draws.
+    The problem has a smooth loss and no intercept. The goal of the limits is the certified relative gap ε of
+    ``theory.epochs_to``.
     """
     rows, goal = [], limits.goal
     with Steps(3.0 * len(taus)) as steps:

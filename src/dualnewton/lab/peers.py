@@ -101,36 +101,16 @@ RIDGE, SPARSE, ANY = ("l2",), ("l1", "elasticnet"), ("l2", "l1", "elasticnet")
 
 @dataclass(frozen=True)
 class Peer:
-    """A solver of another library for one loss.
+    """A solver of another library for one loss."""
 
-    Parameters
-    ----------
-    name : str
-        The name in tables.
-    package : str
-        The package that must be installed.
-    make : callable
-        Returns the unfitted estimator for a :class:`Task`.
-    threaded : bool
-        True if the solver uses several threads; the others are measured with one thread only.
-    refuses : callable
-        Returns the reason why a matrix is not supported, or an empty string.
-    direct : bool
-        True for a solver that factorises a matrix and ignores the tolerance; it is run once.
-    penalties : tuple of str
-        The penalties that it has.
-    intercept : bool
-        True if it has an intercept that is not penalised.
-    """
-
-    name: str
-    package: str
-    make: Callable[[Task], Any]
-    threaded: bool = False
-    refuses: Callable[[Any], str] = takes_all
-    direct: bool = False
+    name: str  # name in tables
+    package: str  # package that must be installed
+    make: Callable[[Task], Any]  # returns the unfitted estimator for a :class:`Task`
+    threaded: bool = False  # whether the solver uses several threads; the others are measured with one thread only
+    refuses: Callable[[Any], str] = takes_all  # returns the reason why a matrix is not supported, or an empty string
+    direct: bool = False  # whether it factorises a matrix and ignores the tolerance, so that it is run once
     penalties: tuple[str, ...] = RIDGE
-    intercept: bool = False
+    intercept: bool = False  # whether it has an intercept that is not penalised
 
     @property
     def installed(self) -> bool:

@@ -15,12 +15,8 @@ class Steps:
 
     On a terminal one line is rewritten in place. Elsewhere a plain line is written each time the elapsed time has doubled.
 
-    Parameters
-    ----------
-    total : float
-        The sum of the weights of all steps; a weight is relative and has no unit.
-    file : text stream, optional
-        The output; standard error by default.
+    ``total`` is the sum of the weights of all steps, which are relative and have no unit. The file is by default standard
+    error.
     """
 
     def __init__(self, total: float, file: Any = None) -> None:

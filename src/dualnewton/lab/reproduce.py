@@ -33,24 +33,14 @@ def reproduce(
 ) -> Report:
     """Run one or all of the paper's experiments.
 
-    Parameters
-    ----------
-    part : {"example", "figure1", "figure2", "figure3", "all"}
-        The experiment.
-    quick : bool
-        True for small data and short runs.
-    seed : int
-        The seed of all random numbers.
-    loss : {"squared", "logistic"}
-        The loss φ, which the paper does not name.
-    command : str
-        The command line that repeats the report.
+    The paper does not name the loss. ``quick`` makes data and runs small; ``command`` is the command line that repeats the
+    report.
     """
     parts = chosen_parts(part)
     began = time.perf_counter()
     wanted = [name for name in parts if name in FIGURES]
     sets, missing = posed(loss, quick=quick) if wanted else ([], [])
-    grids = {name: FIGURES[name].grid(quick) for name in wanted}
+    grids = {name: FIGURES[name].QUICK if quick else FIGURES[name].FULL for name in wanted}
     total = sum(grid.weight(sets) for grid in grids.values()) + example.weight(quick) * ("example" in parts)
     with Steps(total) as steps:
         if wanted:

@@ -29,43 +29,22 @@ Tell = Callable[[float, float], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """The stopping conditions of a run.
+    """The stopping conditions of a run."""
 
-    Attributes
-    ----------
-    goal : float
-        The certified relative gap at which the run ends.
-    epochs : int
-        The largest number of epochs.
-    seconds : float
-        The time limit in seconds, including the certificates.
-    """
-
-    goal: float
-    epochs: int = 1_000_000
-    seconds: float = math.inf
+    goal: float  # certified relative gap at which the run ends
+    epochs: int = 1_000_000  # largest number of epochs
+    seconds: float = math.inf  # time limit in seconds, including the certificates
 
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """The record of a run: the epochs, the seconds of work and the certified gap after every step of ``solve``.
-
-    Attributes
-    ----------
-    method, order : str
-        "sdna" or "sdca"; ``NICE`` or ``DEFAULT``.
-    tau : int
-        τ.
-    plan : Plan
-        The plan of ``solve``.
-    epoch, seconds, gap, relative_gap : arrays
-        The curve, which begins at α = 0. The gap is that of the current iterate, not the smallest so far.
-    """
+    """The record of a run: the epochs, the seconds of work and the certified gap after every step of ``solve``."""
 
     method: str
-    order: str
+    order: str  # ``NICE`` or ``DEFAULT``
     tau: int
     plan: Plan
+    # The curve, which begins at α = 0. The gap is that of the current iterate, not the smallest so far.
     epoch: np.ndarray
     seconds: np.ndarray
     gap: np.ndarray

@@ -322,14 +322,7 @@ class Loss(RoundingErrors):
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).
 
-        Parameters
-        ----------
-        margins, y : arrays
-            Margins and labels of all examples.
-        weights : array of shape (n,), optional
-            c; ones by default.
-        near : float
-            Starting point of the root search.
+        The search starts at ``near``; c is ones by default.
         """
 
         def slope(b: float) -> tuple[float, float, float]:

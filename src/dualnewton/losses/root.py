@@ -19,14 +19,8 @@ def zero_of(function: Callable[[float], tuple[float, float, float]], near: float
     agree, the slope of a margin loss vanishes only at infinity; in floating point it underflows to zero at a finite b.) Once the
     root is bracketed, a Newton step that leaves the bracket, or follows one that did not halve |value|, is replaced by bisection.
 
-    Parameters
-    ----------
-    function : callable
-        b ↦ the value, its derivative, and the sum of the absolute terms of the value.
-    near : float
-        Starting point.
-    reach : callable
-        Returns the length of the step where the derivative is zero.
+    ``function`` returns for b the value, its derivative, and the sum of the absolute terms of the value; ``reach`` the length
+    of the step where the derivative is zero.
     """
     low, high, b, best, last, doubled = -math.inf, math.inf, near, (math.inf, near), math.inf, 1.0
     for _ in range(MOST):

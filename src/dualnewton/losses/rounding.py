@@ -24,23 +24,14 @@ DOUBLE = 2.0**-53
 
 @dataclass(frozen=True)
 class Roundoff:
-    """The arithmetic of a certificate.
+    """The arithmetic of a certificate."""
 
-    Attributes
-    ----------
-    unit : float
-        u: each operation has a relative error of at most u. (Results are stored in float64 in any case.)
-    feasible : float
-        Tolerance with which g* of a g that is not strongly convex counts as finite.
-    terms : float
-        Relative error of one loss, and of the argument at which it was evaluated: ``ULPS`` times u.
-    in_parts : bool
-        Whether sums over the rows are those of the passes over the data, which add the sums of parts (``Data.additions``).
-    """
-
+    # u: each operation has a relative error of at most u. (Results are stored in float64 in any case.)
     unit: float = DOUBLE
-    feasible: float = 2e-12
+    feasible: float = 2e-12  # tolerance with which g* of a g that is not strongly convex counts as finite
+    # Relative error of one loss, and of the argument at which it was evaluated: ``ULPS`` times u.
     terms: float = ULPS * DOUBLE
+    # Whether sums over the rows are those of the passes over the data, which add the sums of parts (``Data.additions``).
     in_parts: bool = True
 
     def gamma(self, m: float) -> float:
@@ -50,43 +41,25 @@ class Roundoff:
 
 
 class Sizes(NamedTuple):
-    """Sums over all examples that bound the errors of Σ c_i φ(z_i) and Σ c_i φ*(−α_i).
+    """Sums over all examples that bound the errors of Σ c_i φ(z_i) and Σ c_i φ*(−α_i)."""
 
-    Attributes
-    ----------
-    value, conjugate : float
-        Σ c_i φ(z_i) as computed, and a bound of Σ c_i |φ*(−α_i)|.
-    below, at_zero : float
-        Upper bounds of −Σ c_i min φ_i and of Σ c_i |φ_i(0)|.
-    weight : float
-        Σ c_i.
-    margins, labels, dual, change : float
-        Bounds of (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
-    largest_change, away : float
-        Bounds of the error of each margin, and of the distance of each dual variable from the domain of φ*.
-    squared_weight : float
-        Σ c_i².
-    sums, absolute : float, or array of shape (K,) for K > 1 columns
-        Σ c_i α_ik and Σ c_i |α_ik| as computed; None without an intercept.
-    mass : float
-        Bound of (Σ_ik (c_i α_ik)²)^½.
-    """
-
-    value: float
-    conjugate: float
-    below: float
-    at_zero: float
-    weight: float
+    value: float  # Σ c_i φ(z_i) as computed
+    conjugate: float  # bound of Σ c_i |φ*(−α_i)|
+    below: float  # upper bound of −Σ c_i min φ_i
+    at_zero: float  # upper bound of Σ c_i |φ_i(0)|
+    weight: float  # Σ c_i
+    # Bounds of (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
     margins: float
     labels: float
     dual: float
     change: float
-    largest_change: float
-    away: float
-    squared_weight: float
+    largest_change: float  # bound of the error of each margin
+    away: float  # bound of the distance of each dual variable from the domain of φ*
+    squared_weight: float  # Σ c_i²
+    # Σ c_i α_ik and Σ c_i |α_ik| as computed, of shape (K,) for K > 1 columns; None without an intercept.
     sums: Any
     absolute: Any
-    mass: float
+    mass: float  # bound of (Σ_ik (c_i α_ik)²)^½
 
 
 class RoundingErrors:
@@ -178,21 +151,9 @@ class RoundingErrors:
     ) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.
 
-        With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity.
-
-        Parameters
-        ----------
-        sizes : Sizes
-            Sums over all examples.
-        y, c : arrays of shape (n,)
-            Labels and weights; ones if c is None.
-        error : float
-            Relative error of a sum over the rows.
-
-        Returns
-        -------
-        float, float
-            Bounds of the growth of Σ c_i φ*(−α_i), and of the Euclidean norm of the move of cα.
+        With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity. The bounds
+        returned are those of the growth of Σ c_i φ*(−α_i), and of the Euclidean norm of the move of cα, for a relative error
+        of a sum over the rows.
         """
         total, excess = sizes.absolute, abs(sizes.sums)
         if total == 0.0:

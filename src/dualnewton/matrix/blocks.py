@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.matrix.linear import is_sparse
+from dualnewton.matrix.linear import csr_rows, is_sparse, sparse_view
 
 FEW, CACHED = 3, 1 << 18
 """Number of columns up to which RᵀA is computed column by column where A has more entries than this (2 MiB): BLAS is slower with
@@ -24,11 +24,8 @@ class LibraryBlock:
     def __init__(self, X: Any, rows: slice) -> None:
         self.rows = rows
         if is_sparse(X):
-            start, stop = X.indptr[rows.start], X.indptr[rows.stop]
-            parts = X.data[start:stop], X.indices[start:stop], X.indptr[rows.start : rows.stop + 1] - start
-            shape = rows.stop - rows.start, X.shape[1]
-            self.A: Any = sparse_view(sp.csr_array, parts, shape)
-            self.transposed: Any = sparse_view(sp.csc_array, parts, shape[::-1])
+            self.A: Any = csr_rows(X, rows.start, rows.stop)
+            self.transposed: Any = _transposed(self.A)
         else:
             self.A = X[rows]
             self.transposed = self.A.T
@@ -41,7 +38,7 @@ class LibraryBlock:
         if sp.issparse(self.A):
             values = self.A.data.astype(np.float64)
             wide.A = sparse_view(sp.csr_array, (values, self.A.indices, self.A.indptr), self.A.shape)
-            wide.transposed = sparse_view(sp.csc_array, (values, self.A.indices, self.A.indptr), self.A.shape[::-1])
+            wide.transposed = _transposed(wide.A)
             return wide
         if not room or len(room[0]) < len(self.A):
             room[:] = [np.empty(self.A.shape)]
@@ -77,8 +74,6 @@ def by_columns(A: Any, models: int) -> bool:
     return models <= FEW_MODELS and not is_sparse(A) and A.size > TINY
 
 
-def sparse_view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
-    """Return a sparse matrix of these arrays; SciPy's constructor would copy arrays that are views of a small part of another."""
-    matrix = kind(shape, dtype=parts[0].dtype)
-    matrix.data, matrix.indices, matrix.indptr = parts
-    return matrix
+def _transposed(A: Any) -> Any:
+    """Return the transpose of a CSR array, with the same arrays."""
+    return sparse_view(sp.csc_array, (A.data, A.indices, A.indptr), A.shape[::-1])

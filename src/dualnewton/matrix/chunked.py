@@ -34,20 +34,11 @@ Share = tuple[slice, np.ndarray | None, Any]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The transformation of a piece after reading.
-
-    Attributes
-    ----------
-    work : Work
-        Options of the passes.
-    constant : float, optional
-        The value of an appended constant column.
-    features : array of int, optional
-        The columns that are used, in this order, including the constant one; all by default.
-    """
+    """The transformation of a piece after reading."""
 
     work: Work = Work()  # noqa: RUF009 (frozen)
-    constant: float | None = None
+    constant: float | None = None  # value of an appended constant column
+    # Columns that are used, in this order, including the constant one; all by default.
     features: np.ndarray | None = None
 
     def of(self, matrix: linear.Matrix) -> MemoryData:
@@ -74,13 +65,7 @@ class View:
 
 
 class ChunkedData(Data):
-    """Rows that are stored in several pieces.
-
-    Parameters
-    ----------
-    pieces : sequence of arrays or CSR arrays
-        The rows, piece by piece. All pieces must have the same number of columns and be all sparse or all dense.
-    """
+    """Rows that are stored in several pieces. All have the same number of columns, and are all sparse or all dense."""
 
     capabilities = Capabilities(
         random_rows=False,

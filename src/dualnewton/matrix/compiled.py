@@ -69,15 +69,7 @@ class Layout(NamedTuple):
 
 
 class CompiledPasses:
-    """Passes over a matrix in memory.
-
-    Parameters
-    ----------
-    X : array in C order or CSR array of shape (n, d)
-        The rows, of float32 or float64.
-    parts : sequence of slices
-        The rows of each part.
-    """
+    """Passes over a matrix in memory. X is an array in C order or a CSR array, of float32 or float64."""
 
     def __init__(self, X: Any, parts: Sequence[slice]) -> None:
         from dualnewton.kernels import blas, part_sums, passes, row_functions

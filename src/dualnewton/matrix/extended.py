@@ -16,16 +16,7 @@ ENTRIES = 1 << 18
 def extended_pass(data: Data, w: np.ndarray, mass: np.ndarray, take: Callable[[slice, np.ndarray], Any]) -> np.ndarray:
     """Give the margins Xw of each block of rows to ``take``; return Xᵀ mass, of shape (d, K), in the number type of w.
 
-    Parameters
-    ----------
-    data : Data
-        The data.
-    w : array of shape (d,) or (K, d)
-        The models.
-    mass : array of shape (n,) or (n, K)
-        The weights of the sum over rows.
-    take : callable
-        Is given a slice of the rows and their margins, of shape (m,) or (m, K).
+    For w of shape (d,), ``mass`` has the shape (n,) and the margins of m rows (m,); for (K, d) these are (n, K) and (m, K).
     """
     columns = len(w) if w.ndim > 1 else 1
     along, step = np.zeros((data.d, columns), dtype=w.dtype), max(1, ENTRIES * data.n // max(data.profile.stored, 1))

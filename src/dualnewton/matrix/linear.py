@@ -32,7 +32,7 @@ def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
     found = np.empty((rows.shape[0], rows.shape[0]), rows.dtype)
 
     def fill(low: int) -> None:
-        (_csr_part(rows, low, min(low + STRIPE, len(found))) @ other).toarray(out=found[low : low + STRIPE])
+        (csr_rows(rows, low, min(low + STRIPE, len(found))) @ other).toarray(out=found[low : low + STRIPE])
 
     workers().each(range(0, len(found), STRIPE), fill)
     return found
@@ -108,15 +108,21 @@ def cut(X: Matrix, size: int) -> list[Matrix]:
     stored = X.data.nbytes + X.indices.nbytes if sparse else X.nbytes
     step = max(1, n * size // max(1, stored))
     ends = itertools.pairwise([*range(0, n, step), n])
-    return [_csr_part(X, low, high) if sparse else X[low:high] for low, high in ends]
+    return [csr_rows(X, low, high) if sparse else X[low:high] for low, high in ends]
 
 
-def _csr_part(X: Matrix, low: int, high: int) -> Matrix:
-    """Return consecutive rows. (SciPy's slices copy the entries, and so does its constructor for parts of much larger arrays.)"""
+def csr_rows(X: Matrix, low: int, high: int) -> Matrix:
+    """Return consecutive rows of a CSR array, whose entries are not copied, as by SciPy's slices."""
     first, last = X.indptr[low], X.indptr[high]
-    part = sp.csr_array((high - low, X.shape[1]), dtype=X.dtype)
-    part.data, part.indices, part.indptr = X.data[first:last], X.indices[first:last], X.indptr[low : high + 1] - first
-    return part
+    parts = X.data[first:last], X.indices[first:last], X.indptr[low : high + 1] - first
+    return sparse_view(sp.csr_array, parts, (high - low, X.shape[1]))
+
+
+def sparse_view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
+    """Return a sparse matrix of these arrays; SciPy's constructor would copy arrays that are views of a small part of another."""
+    matrix = kind(shape, dtype=parts[0].dtype)
+    matrix.data, matrix.indices, matrix.indptr = parts
+    return matrix
 
 
 def in_order(X: Matrix) -> bool:

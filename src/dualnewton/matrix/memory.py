@@ -64,14 +64,8 @@ class MemoryData(Data):
     The division of the rows into parts depends on the data only. Threads process parts, and the sums of the parts are added in
     order, so that the result has the same bits for any number of threads.
 
-    Parameters
-    ----------
-    X : array in C order or CSR array of shape (n, d)
-        The rows, of float32 or float64.
-    work : Work
-        Options of the passes.
-    squares : float, optional
-        The sum of the squares of all entries in float64, if it is known.
+    X is an array in C order or a CSR array, of float32 or float64; ``squares`` is the sum of the squares of its entries in
+    float64, if it is known.
     """
 
     def __init__(self, X: Any, work: Work = Work(), squares: float | None = None) -> None:  # noqa: B008 (frozen)

@@ -24,39 +24,19 @@ AHEAD = 2
 
 
 class Wanted(NamedTuple):
-    """The rows to read of one piece.
+    """The rows to read of one piece."""
 
-    Attributes
-    ----------
-    number : int
-        The number of the piece.
-    own : slice
-        The positions of its rows among all requested rows.
-    indices : array, optional
-        The rows within the piece, in increasing order; all if None.
-    """
-
-    number: int
-    own: slice
-    indices: np.ndarray | None
+    number: int  # of the piece
+    own: slice  # positions of its rows among all requested rows
+    indices: np.ndarray | None  # rows within the piece, in increasing order; all if None
 
 
 class Pieces:
     """The pieces of a list of segments.
 
-    Parameters
-    ----------
-    segments : sequence of Segment
-        The segments, with the same number of columns, all sparse or all dense.
-
-    Attributes
-    ----------
-    profile : Profile
-        Size and sparsity of all rows together.
-    rows : list of slices
-        The rows of each piece.
-    bytes_read : int
-        Bytes of entries and indices that were read from files so far.
+    The segments have the same number of columns, and are all sparse or all dense. ``profile`` is that of all rows together,
+    ``rows`` has the rows of each piece, and ``bytes_read`` counts the bytes of entries and indices that were read from files
+    so far.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:

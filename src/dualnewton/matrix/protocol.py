@@ -26,37 +26,17 @@ Rows = Selection | slice
 
 @dataclass(frozen=True)
 class Profile:
-    """Size and sparsity of a data matrix, from which the planner predicts costs.
+    """Size and sparsity of a data matrix, from which the planner predicts costs."""
 
-    Attributes
-    ----------
-    n, d : int
-        Numbers of rows (examples) and columns (features).
-    stored : int
-        Number of stored entries; n·d if dense.
-    pairs : float
-        Number of pairs of stored entries within a row, summed over the rows: the multiplications of AᵀA.
-    sparse : bool
-        Whether the rows are stored sparsely.
-    itemsize : int
-        Bytes per entry.
-    on_gpu : bool
-        Whether a GPU reads the rows, instead of the processor's cores.
-    on_disk : bool
-        Whether each pass reads the rows from files.
-    streamed : bool
-        Whether each pass copies the rows to the GPU.
-    """
-
-    n: int
-    d: int
-    stored: int
-    pairs: float
-    sparse: bool
-    itemsize: int
-    on_gpu: bool = False
-    on_disk: bool = False
-    streamed: bool = False
+    n: int  # rows (examples)
+    d: int  # columns (features)
+    stored: int  # number of stored entries; n·d if dense
+    pairs: float  # number of pairs of stored entries within a row, summed over the rows: the multiplications of AᵀA
+    sparse: bool  # whether the rows are stored sparsely
+    itemsize: int  # bytes per entry
+    on_gpu: bool = False  # whether a GPU reads the rows, instead of the processor's cores
+    on_disk: bool = False  # whether each pass reads the rows from files
+    streamed: bool = False  # whether each pass copies the rows to the GPU
 
     def with_constant(self) -> Profile:
         """Return the profile with an appended constant column: with one more entry in each row."""
@@ -66,33 +46,19 @@ class Profile:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The operations that a kind of data supports efficiently; the planner excludes methods that need others.
+    """The operations that a kind of data supports efficiently; the planner excludes methods that need others."""
 
-    Attributes
-    ----------
-    random_rows : bool
-        Whether reading a few random rows takes time proportional to their size, as dual methods (SDNA, SDCA) require.
-    whole : bool
-        Whether all rows fit in memory at once, so that a method may gather them.
-    local : bool
-        Whether row arrays are NumPy arrays, as required by methods that work on all dual variables at once.
-    subsets : bool
-        Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
-    gathered : float
-        Largest number of entries of a sample of the rows that a method may gather.
-    by_messages : bool
-        Whether each operation takes an exchange of messages, so that many small ones should be asked for together.
-    reason : str
-        The reason why one of these is False, for the plan.
-    """
-
+    # Whether reading a few random rows takes time proportional to their size, as dual methods (SDNA, SDCA) require.
     random_rows: bool = True
-    whole: bool = True
+    whole: bool = True  # whether all rows fit in memory at once, so that a method may gather them
+    # Whether row arrays are NumPy arrays, as required by methods that work on all dual variables at once.
     local: bool = True
+    # Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
     subsets: bool = True
-    gathered: float = math.inf
+    gathered: float = math.inf  # largest number of entries of a sample of the rows that a method may gather
+    # Whether each operation takes an exchange of messages, so that many small ones should be asked for together.
     by_messages: bool = False
-    reason: str = ""
+    reason: str = ""  # reason why one of these is False, for the plan
 
     def require_local(self, what: str) -> None:
         """Raise an error if row arrays are not NumPy arrays, which ``what`` needs."""
@@ -101,21 +67,11 @@ class Capabilities:
 
 
 class RowVectors(NamedTuple):
-    """The vectors of one problem that have an entry per row: of all rows, or of one block.
+    """The vectors of one problem that have an entry per row: of all rows, or of one block."""
 
-    Attributes
-    ----------
-    y : array of shape (m,)
-        Labels.
-    c : array of shape (m,), optional
-        Weights; ones if None.
-    o : array of shape (m,) or (m, K), optional
-        Offsets of the margins; zeros if None.
-    """
-
-    y: np.ndarray
-    c: np.ndarray | None = None
-    o: np.ndarray | None = None
+    y: np.ndarray  # (m,) labels
+    c: np.ndarray | None = None  # (m,) weights; ones if None
+    o: np.ndarray | None = None  # (m,) or (m, K) offsets of the margins; zeros if None
 
     def part(self, rows: Any) -> RowVectors:
         """Return the entries of these rows."""
@@ -137,42 +93,23 @@ class RowVectors(NamedTuple):
 
 
 class BlockLosses(NamedTuple):
-    """The result of a target for a block of m rows.
+    """The result of a target for a block of m rows."""
 
-    Attributes
-    ----------
-    values : array
-        Σ c_i φ_i of each model.
-    factors : array of shape (m, M)
-        R, of which the pass computes Σ_i R_ik a_i and Σ_i R_ik: for instance the derivatives c_i ∂φ_i/∂z_ik.
-    kept : array of shape (m, L), optional
-        Entries of per-row vectors that the pass returns for all rows: for instance dual variables.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # Σ c_i φ_i of each model
+    # (m, M) R, of which the pass computes Σ_i R_ik a_i and Σ_i R_ik: for instance the derivatives c_i ∂φ_i/∂z_ik.
     factors: np.ndarray
+    # (m, L) entries of per-row vectors that the pass returns for all rows: for instance dual variables.
     kept: np.ndarray | None = None
 
 
 class RowForm(NamedTuple):
-    """A description of what a target computes for one model, for compiled passes.
+    """A description of what a target computes for one model, for compiled passes."""
 
-    Attributes
-    ----------
-    loss : Loss
-        φ; the value is Σ c_i φ_i.
-    dual : bool
-        Whether the first factor is −cφ′ and the dual variable −φ′ is kept, instead of the factor cφ′ alone.
-    direction : bool
-        Whether the balancing direction d of the dual point is kept as well, with the factor cd.
-    thirds : bool
-        Whether the factors divided by three are appended.
-    """
-
-    loss: Any
+    loss: Any  # φ; the value is Σ c_i φ_i
+    # Whether the first factor is −cφ′ and the dual variable −φ′ is kept, instead of the factor cφ′ alone.
     dual: bool = False
-    direction: bool = False
-    thirds: bool = False
+    direction: bool = False  # whether the balancing direction d of the dual point is kept as well, with the factor cd
+    thirds: bool = False  # whether the factors divided by three are appended
 
 
 class Target(Protocol):
@@ -188,50 +125,26 @@ class Target(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The result of one pass.
+    """The result of one pass."""
 
-    Attributes
-    ----------
-    values : array
-        Σ c_i φ_i of each model.
-    gradients : array of shape (M, d)
-        Σ_i R_ik a_i.
-    slopes : array of shape (M,)
-        Σ_i R_ik; for R_ik = c_i ∂φ_i/∂z_ik the derivatives with respect to the intercepts.
-    margins : array of shape (n, K)
-        a_iᵀw_k + b_k.
-    kept : array of shape (n, L), optional
-        The entries that the target keeps for each row.
-    """
-
-    values: np.ndarray
-    gradients: np.ndarray
-    slopes: np.ndarray
-    margins: np.ndarray
-    kept: np.ndarray | None = None
+    values: np.ndarray  # Σ c_i φ_i of each model
+    gradients: np.ndarray  # (M, d) Σ_i R_ik a_i
+    slopes: np.ndarray  # (M,) Σ_i R_ik; for R_ik = c_i ∂φ_i/∂z_ik the derivatives with respect to the intercepts
+    margins: np.ndarray  # (n, K) a_iᵀw_k + b_k
+    kept: np.ndarray | None = None  # (n, L) entries that the target keeps for each row
 
 
 @dataclass(frozen=True)
 class Work:
-    """Options of the passes of a run, chosen by the planner; they affect the time of a pass, not its mathematical result.
+    """Options of the passes of a run, chosen by the planner; they affect the time of a pass, not its mathematical result."""
 
-    Attributes
-    ----------
-    compiled : bool
-        Whether kernels may be used.
-    dense : bool
-        Whether sparse rows are converted to dense ones first.
-    by_pairs : callable, optional
-        ``by_pairs(m, p)`` says whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair by pair
-        instead of by products of dense copies of the rows, which is the default.
-    whole : int
-        Stored entries of the data set of which the rows are a piece, 0 if they are not a piece: whether compiling pays
-        depends on all pieces together.
-    """
-
-    compiled: bool = False
-    dense: bool = False
+    compiled: bool = False  # whether kernels may be used
+    dense: bool = False  # whether sparse rows are converted to dense ones first
+    # ``by_pairs(m, p)`` says whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair
+    # by pair instead of by products of dense copies of the rows, which is the default.
     by_pairs: Callable[[int, float], bool] | None = None
+    # Stored entries of the data set of which the rows are a piece, 0 if they are not a piece: whether compiling pays
+    # depends on all pieces together.
     whole: int = 0
 
 
@@ -241,17 +154,10 @@ class Data(Selections, ABC):
     Arrays with an entry per row are row arrays (:mod:`dualnewton.row_arrays`), which stay with the rows. Everything else that
     methods take and return (models, gradients, Gram matrices, a few rows or columns) is NumPy arrays, except that a method may
     keep its vectors over many features where the rows are (:meth:`feature_array`).
-
-    Attributes
-    ----------
-    profile : Profile
-        Size and sparsity.
-    capabilities : Capabilities
-        The operations that are efficient.
     """
 
-    profile: Profile
-    capabilities: Capabilities = Capabilities()
+    profile: Profile  # size and sparsity
+    capabilities: Capabilities = Capabilities()  # operations that are efficient
 
     @cached_property
     def n(self) -> int:

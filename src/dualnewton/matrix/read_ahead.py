@@ -17,16 +17,9 @@ NAME = "dualnewton reader"
 class ReadAhead(Generic[T]):
     """The items of an iterator, produced in another thread while the block of the ``with`` statement runs.
 
-    At most ``most`` items exist at a time: the one that the consumer holds and those that are ready or being produced. Asking
+    At most ``most`` ≥ 2 items exist at a time: the one that the consumer holds and those that are ready or being produced. Asking
     for the next item releases the one before. An error of the iterator is raised in the consumer, in place of the item.
     When the block ends, for whatever reason, the thread has ended and the iterator is closed.
-
-    Parameters
-    ----------
-    items : generator
-        Used by the other thread only.
-    most : int
-        Number of items that may exist at a time, at least 2.
     """
 
     def __init__(self, items: Generator[T], most: int) -> None:

@@ -40,21 +40,11 @@ class Slot:
 
 
 class Segment(ABC):
-    """Consecutive rows of one storage, such as an array, a file or a row group of a file.
+    """Consecutive rows of one storage, such as an array, a file or a row group of a file."""
 
-    Attributes
-    ----------
-    profiles : sequence of Profile
-        Size and sparsity of each piece.
-    on_disk : bool
-        Whether reading takes time, so that a thread reads ahead.
-    private : str
-        The reason why other processes cannot read its pieces; empty if they can.
-    """
-
-    profiles: Sequence[Profile]
-    on_disk: bool = True
-    private: str = ""
+    profiles: Sequence[Profile]  # size and sparsity of each piece
+    on_disk: bool = True  # whether reading takes time, so that a thread reads ahead
+    private: str = ""  # reason why other processes cannot read its pieces; empty if they can
 
     @abstractmethod
     def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:
@@ -75,19 +65,11 @@ class Segment(ABC):
     def identity(self) -> Hashable:
         """Return an identifier of the segment's storage: memory addresses, or the file with its time of change."""
 
-    def close(self) -> None:  # noqa: B027 (optional)
-        """Close files that stay open between reads."""
-
 
 class Held(Segment):
     """A matrix in memory, or memory-mapped, as one piece.
 
-    Parameters
-    ----------
-    matrix : array in C order or CSR array
-        The rows, of float32 or float64.
-    number : int
-        The number of the segment, for error messages.
+    It is an array in C order or a CSR array, of float32 or float64; its number is for error messages.
     """
 
     on_disk = False

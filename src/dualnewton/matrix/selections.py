@@ -151,7 +151,7 @@ def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
 
 
 def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
-    """Do the same by a kernel."""
+    """Do the same as :func:`places_of` by a kernel."""
     from dualnewton.kernels.row_vectors import places
 
     found = np.empty(points.size, dtype=np.intp)

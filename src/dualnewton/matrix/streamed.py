@@ -25,13 +25,8 @@ from dualnewton.matrix.segments import Held
 class StreamedData(ChunkedData):
     """Rows on the host in several pieces, which are copied to a device for each pass.
 
-    Parameters
-    ----------
-    pieces : sequence of arrays or CSR arrays
-        The rows, already checked, piece by piece: three of them, and the results of a pass, must fit into the memory of the
-        device together.
-    place : callable
-        Copies a matrix to the device, and returns it as data there once it has arrived. A separate thread calls it.
+    Three pieces, and the results of a pass, must fit into the memory of the device together. ``place`` copies a matrix to the
+    device, and returns it as data there once it has arrived; a separate thread calls it.
     """
 
     capabilities = Capabilities(

@@ -24,11 +24,6 @@ class Workers:
 
     They wait for work in compiled code (:mod:`dualnewton.kernels.team`): a fit of a tenth of a second shares work some fifty
     times, and threads that wait in Python begin one after the other, each when it has got the interpreter's lock.
-
-    Parameters
-    ----------
-    helpers : int
-        Number of further threads; with 0 the calling thread does all the work.
     """
 
     def __init__(self, helpers: int = 0) -> None:

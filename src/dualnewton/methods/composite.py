@@ -156,12 +156,7 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
 
     No objective values are compared, so the method reaches rounding accuracy and also works outside the domain of ψ.
 
-    Parameters
-    ----------
-    u, Q, x : arrays of shape (s,), (s, s) and (s,)
-        ∇_S f(x), M_S and the block x_S of the current point.
-    psi, S : Separable, array of s indices
-        ψ, and the coordinates of the block, which are passed to it.
+    u is ∇_S f(x), Q is M_S, and x the block x_S of the current point; ψ is given the indices S of the block.
     """
     d = 2.0 * np.abs(Q).sum(axis=1) - np.diag(Q)
     d[d == 0.0] = d.max() or 1.0  # without curvature any step length is valid, and ψ must bound the coordinate

@@ -287,7 +287,7 @@ def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarra
 
 
 def _points(form: RowForm, rows: Sequence[RowVectors], margins: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Do the same for the models of a group, with one row of arrays for each."""
+    """Do the same as :func:`_point` for the models of a group, with one row of arrays for each."""
     z, y = np.ascontiguousarray(margins.T), stacked([each.y for each in rows])
     value, slopes = form.loss.value_and_derivative(z, y)
     alpha = kept[:: 1 + form.direction]

@@ -57,21 +57,11 @@ def in_coordinates(problem: Any, data: MemoryData) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """The rows in the coordinates of a basis of their span.
+    """The rows in the coordinates of a basis of their span."""
 
-    Attributes
-    ----------
-    data : Data
-        X.
-    weights : array of shape (d,), optional
-        v; ones by default.
-    rows : array of shape (n, r)
-        r_i.
-    """
-
-    data: Data
-    weights: np.ndarray | None
-    rows: np.ndarray
+    data: Data  # X
+    weights: np.ndarray | None  # (d,) v; ones by default
+    rows: np.ndarray  # (n, r) r_i
 
     @cached_property
     def matrix(self) -> MemoryData:
@@ -89,14 +79,9 @@ class Factor(Coordinates):
 
     Pivoting orders the rows so that rows that depend on earlier ones add no coordinate: r rows span all, their rows L_r of L are
     triangular, and w = V⁻¹ X_rᵀ L_r⁻ᵀ u.
-
-    Attributes
-    ----------
-    pivots : array of shape (r,)
-        The rows that span all others.
     """
 
-    pivots: np.ndarray
+    pivots: np.ndarray  # (r,) rows that span all others
 
     @classmethod
     def of(cls, data: Data, weights: np.ndarray | None = None) -> Factor:
@@ -139,14 +124,9 @@ class Reflections(Coordinates):
 
     It takes about four times as long as products of the rows, which square their condition number: here features of all scales
     keep their digits.
-
-    Attributes
-    ----------
-    reflections : tuple of arrays
-        Q, as LAPACK stores it.
     """
 
-    reflections: tuple[np.ndarray, np.ndarray]
+    reflections: tuple[np.ndarray, np.ndarray]  # Q, as LAPACK stores it
 
     @classmethod
     def of(cls, data: Data, weights: np.ndarray | None = None) -> Reflections:

@@ -63,21 +63,11 @@ COLUMNS = 64
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows for which a model predicts, with weights ω_s ≥ 0 that sum to one.
+    """Rows for which a model predicts, with weights ω_s ≥ 0 that sum to one."""
 
-    Parameters
-    ----------
-    data : Data
-        All rows.
-    rows : array of integers
-        The rows of the sample, in increasing order.
-    weights : array, optional
-        ω, up to a factor; equal by default.
-    """
-
-    data: Data
-    rows: np.ndarray
-    weights: np.ndarray | None = None
+    data: Data  # all rows
+    rows: np.ndarray  # rows of the sample, in increasing order
+    weights: np.ndarray | None = None  # ω, up to a factor; equal by default
 
     @cached_property
     def omega(self) -> np.ndarray:
@@ -99,24 +89,13 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The ellipsoid ‖Lᵀ(x − x*)‖ ≤ radius, which contains the minimiser x*.
+    """The ellipsoid ‖Lᵀ(x − x*)‖ ≤ radius, which contains the minimiser x*."""
 
-    Attributes
-    ----------
-    factor : array of shape (d or d + 1, same)
-        L, the lower Cholesky factor of H, of size K(d + 1): the entries of x are (w_1, b_1), …, (w_K, b_K).
-    radius : float
-        In units of √(nP); infinite if no bound is proved.
-    columns : int
-        K.
-    with_intercept : bool
-        Whether there are intercepts b_k; else the size of L is Kd.
-    """
-
+    # L, the lower Cholesky factor of H, of size K(d + 1): the entries of x are (w_1, b_1), …, (w_K, b_K).
     factor: np.ndarray
-    radius: float
-    columns: int = 1
-    with_intercept: bool = True
+    radius: float  # in units of √(nP); infinite if no bound is proved
+    columns: int = 1  # K
+    with_intercept: bool = True  # whether there are intercepts b_k; else the size of L is Kd
 
     def spread(self, sample: Sample) -> float:
         """Return a bound of √(Σ ω_s ‖z_s − z_s*‖²), z and z* the margins of the model and of the minimiser.
@@ -188,12 +167,8 @@ def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.nda
     ½‖x − x*‖²_H ≤ n·gap with H = Σ c_i ã_i ã_iᵀ + D(ridge), ridge_j the curvature of nλg. It holds for all models with these
     rows and a penalty of at least this curvature.
 
-    Parameters
-    ----------
-    gram, sample_gram : arrays of the same shape
-        Σ c_i ã_i ã_iᵀ of the training rows, and Σ ω_s ã_s ã_sᵀ of the sample.
-    ridge : array
-        The curvature for each entry of x; zero for an intercept.
+    ``gram`` is Σ c_i ã_i ã_iᵀ of the training rows, ``sample_gram`` Σ ω_s ã_s ã_sᵀ of the sample; the ridge of an intercept
+    is zero.
     """
     H = gram + np.diag(ridge)
     if (L := _factor(H)) is None:
@@ -236,7 +211,7 @@ def _is_positive(M: np.ndarray) -> bool:
 
 
 def spread_by_rows(K: np.ndarray, c: np.ndarray, omega: np.ndarray, ridge: float, *, intercept: bool) -> float | None:
-    """Return the same f where the ridge of all features is one number > 0, from the products of the rows, which are fewer.
+    """Return f of :func:`spread_per_root_gap` where all features have one ridge > 0, from products of the rows, which are fewer.
 
     About the means of the fitted rows, let A be these rows times √c_i and B those of the sample times √ω_s. Then
 
@@ -244,16 +219,8 @@ def spread_by_rows(K: np.ndarray, c: np.ndarray, omega: np.ndarray, ridge: float
 
     the second term for the intercept. None if rounding errors of K are not small against the ridge.
 
-    Parameters
-    ----------
-    K : array of shape (n, n)
-        A product for each pair of rows, about any origin.
-    c, omega : arrays of shape (n,)
-        The weights of the rows in the fit and in the sample, zero for rows that are not there.
-    ridge : float
-        The curvature of nλg.
-    intercept : bool
-        Whether there is one; else everything is about zero.
+    K has a product for each pair of rows, about any origin; c and ω are zero for rows that are not in the fit or the sample;
+    the ridge is the curvature of nλg. Without an intercept everything is about zero.
     """
     from scipy.linalg import solve_triangular
 
@@ -283,14 +250,7 @@ def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 
     The problem must have a loss with a declared ``self_concordance``, and a penalty that is a sum over features. Everything is
     computed from the data and the model.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem that (w, b) approximately minimises.
-    w, intercept : array, and number or array
-        The model.
-    outside : float
-        The norm of the component of w that is orthogonal to all rows, see :class:`Rotation`.
+    ``outside`` is the norm of the component of w that is orthogonal to all rows, see :class:`Rotation`.
     """
     from scipy.linalg import solve_triangular
 
@@ -323,17 +283,10 @@ class Rotation:
     """The same rows with n coordinates each, for more features than rows: Xᵀ = QRᵀ, so that x_iᵀw = r_iᵀ(Qᵀw).
 
     With the penalty ½‖w‖² the problem in these coordinates has the same minimiser, which lies in the span of the rows.
-
-    Attributes
-    ----------
-    data : Data
-        R.
-    basis : array of shape (d, n)
-        Q, with orthonormal columns.
     """
 
-    data: Data
-    basis: np.ndarray
+    data: Data  # R
+    basis: np.ndarray  # (d, n) Q, with orthonormal columns
 
     @classmethod
     def of(cls, data: Data) -> Rotation:

@@ -25,12 +25,7 @@ class Group:
     Arrays with an entry per row have the shape (n,), or (n, K) for a loss of K > 1 columns; for M problems (M, n). Arrays with an
     entry per feature have the shape (d,), (K, d) or (M, d).
 
-    Attributes
-    ----------
-    problems : sequence of Problem
-        The problems.
-    scale : float, or array of shape (M, 1)
-        λn.
+    ``scale`` is λn, of shape (M, 1) for M problems.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:

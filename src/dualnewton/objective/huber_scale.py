@@ -67,39 +67,26 @@ VANISHING = 1e-4
 
 
 class JointStep(NamedTuple):
-    """The point after a Newton step in all variables.
-
-    Attributes
-    ----------
-    w, intercept, scale
-        The model.
-    alpha : array of shape (n,), optional
-        A dual point for w, if P changed by rounding only: r_i/σ then has the rounding error of r_i divided by σ.
-    shortened : bool
-        Whether the step was shorter than Newton's.
-    """
+    """The point after a Newton step in all variables."""
 
     w: np.ndarray
     intercept: float
     scale: float
+    # A dual point for w, if P changed by rounding only: r_i/σ then has the rounding error of r_i divided by σ.
     alpha: np.ndarray | None
-    shortened: bool
+    shortened: bool  # whether the step was shorter than Newton's
 
 
 @dataclass(frozen=True, eq=False)
 class HuberScaleProblem(AroundProblem):
     """Huber regression with a joint scale: P, D and the certificate, as defined at the top of this module.
 
-    Parameters
-    ----------
-    X, y, lam, sample_weight, fit_intercept
-        As in :class:`Problem`, but λ may be zero.
-    epsilon : float
-        ε ≥ 1, the size in units of σ above which a residual is an outlier. (For ε < 1 the best scale would always be zero.)
+    The fields are those of :class:`Problem`, but λ may be zero.
     """
 
     X: Any
     y: Any
+    # ε ≥ 1, the size in units of σ above which a residual is an outlier; for ε < 1 the best scale would always be zero.
     epsilon: float = 1.35
     lam: float = None  # type: ignore[assignment]
     sample_weight: Any = None
@@ -184,12 +171,8 @@ class HuberScaleProblem(AroundProblem):
             self.primal(pair.w, self.unit.allowed_intercept(pair.intercept), scale), self.dual(pair.alpha)
         )
 
-    def feasible(self, alpha: np.ndarray) -> np.ndarray:
-        """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0), and return its best feasible multiple."""
-        return self._feasible(alpha)[0]
-
     def _feasible(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Do the same, and also return Σ c_i α_i a_i of the point."""
+        """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0); return its best feasible multiple, and Σ c_i α_i a_i."""
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:

@@ -64,21 +64,11 @@ class Centred(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weighted sums over rows of x̃ = (x − o, 1) and targets y, about an origin o that avoids cancellation.
+    """Weighted sums over rows of x̃ = (x − o, 1) and targets y, about an origin o that avoids cancellation."""
 
-    Attributes
-    ----------
-    gram : array of shape (d + 1, d + 1)
-        Σ c_i x̃_i x̃_iᵀ.
-    cross : array of shape (d + 1, K)
-        Σ c_i x̃_i y_iᵀ.
-    origin : array of shape (d,)
-        o.
-    """
-
-    gram: np.ndarray
-    cross: np.ndarray
-    origin: np.ndarray
+    gram: np.ndarray  # (d + 1, d + 1) Σ c_i x̃_i x̃_iᵀ
+    cross: np.ndarray  # (d + 1, K) Σ c_i x̃_i y_iᵀ
+    origin: np.ndarray  # (d,) o
 
     @classmethod
     def of(cls, data: Data, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
@@ -128,21 +118,12 @@ def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
 
 
 class Sums(NamedTuple):
-    """Sums over the rows of the residuals r of some models, with bounds of their rounding errors.
+    """Sums over the rows of the residuals r of some models, with bounds of their rounding errors."""
 
-    Attributes
-    ----------
-    squares, along : arrays of shape (models,)
-        Σ c_i ‖r_i‖² and Σ c_i ⟨r_i, t_i⟩.
-    gradient : array of shape (models, K, d + 1)
-        Σ c_i r_i x̃_iᵀ.
-    weighted, last, error : arrays of shape (models, K)
-        A, εN and E of each model and output.
-    """
-
-    squares: np.ndarray
-    along: np.ndarray
-    gradient: np.ndarray
+    squares: np.ndarray  # (models,) Σ c_i ‖r_i‖²
+    along: np.ndarray  # (models,) Σ c_i ⟨r_i, t_i⟩
+    gradient: np.ndarray  # (models, K, d + 1) Σ c_i r_i x̃_iᵀ
+    # A, εN and E of each model and output, of shape (models, K).
     weighted: np.ndarray
     last: np.ndarray
     error: np.ndarray
@@ -151,14 +132,7 @@ class Sums(NamedTuple):
 class Residuals:
     """The residuals of models on rows of which the moments are known.
 
-    Parameters
-    ----------
-    moments : Moments
-        The moments of the rows.
-    Y, c : arrays of shape (n, K) and (n,)
-        Their targets and weights.
-    shift : bool
-        Whether ȳ is the mean of the targets; else it is zero.
+    Y (n, K) and c (n,) are their targets and weights; ȳ is the mean of the targets if ``shift``, else zero.
     """
 
     def __init__(self, moments: Moments, Y: np.ndarray, c: np.ndarray, *, shift: bool) -> None:
@@ -198,12 +172,7 @@ class Verifier:
 
     of one or K outputs, with the dual point α_i = y_i − W x_i − b′, b′ the best intercept for W, scaled until g*(ᾱ) is finite.
 
-    Parameters
-    ----------
-    moments : Moments
-        The moments of the rows, with the weights c and the targets of the problems.
-    problem : Problem
-        One of the problems, which differ in λ only.
+    The moments have the weights c and the targets of the problems, which differ from ``problem`` in λ only.
     """
 
     def __init__(self, moments: Moments, problem: Problem) -> None:

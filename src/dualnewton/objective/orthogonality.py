@@ -81,27 +81,13 @@ FLOAT64 = Roundoff()
 
 
 class Independence(NamedTuple):
-    """A proof that the features are linearly independent on some rows, by which dual points are made orthogonal to them.
+    """A proof that the features are linearly independent on some rows, by which dual points are made orthogonal to them."""
 
-    Attributes
-    ----------
-    rows : Selection
-        The rows whose δ_i is not zero.
-    kept : array of int, or ...
-        The features that are neither zero nor linear combinations of others, and the intercept.
-    scale : array
-        The diagonal of S, or the absolute values of S.
-    smallest : float
-        λ ≤ λ_min(SGS).
-    lightest : float
-        The smallest c_i m_i of the rows.
-    """
-
-    rows: Selection
-    kept: Any
-    scale: np.ndarray
-    smallest: float
-    lightest: float
+    rows: Selection  # rows whose δ_i is not zero
+    kept: Any  # features that are neither zero nor linear combinations of others, and the intercept
+    scale: np.ndarray  # diagonal of S, or the absolute values of S
+    smallest: float  # λ ≤ λ_min(SGS)
+    lightest: float  # smallest c_i m_i of the rows
 
     def length(self, excess: np.ndarray) -> float:
         """Return T for a dual point whose |Ãᵀcα| is at most ``excess``: a row for each column of α, with the intercept last."""
@@ -174,14 +160,8 @@ def independence(
 def within_reach(problem: Problem, theta: np.ndarray, excess: np.ndarray) -> tuple[float, float] | None:
     """Return a bound of |⟨r, v⟩| for all models v with Σ_j N_j |v_j| ≤ ρ, and ρ; None if squares of features underflow.
 
-    N_j are the norms of the features, that of the intercept is √n.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem, with any penalty.
-    theta, excess : arrays of shape (K, d) or (K, d + 1)
-        The model with its intercept, and a bound of |r|.
+    N_j are the norms of the features, that of the intercept is √n. ``theta`` is the model with its intercept, and ``excess``
+    a bound of |r|, both of shape (K, d) or (K, d + 1).
     """
     if varying(problem) is None:
         return None
@@ -265,12 +245,8 @@ def _scaled(G: np.ndarray, error: float) -> tuple[np.ndarray, float] | None:
 def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
     """Return a proved lower bound of the smallest eigenvalue of a matrix; zero if none was found.
 
-    Parameters
-    ----------
-    B : array of shape (m, m)
-        The matrix, symmetric up to rounding, with a diagonal between ½ and 2, which is overwritten. Its lower triangle is used.
-    error : float
-        The entries B_jk have errors of at most (B_jj B_kk)^½ times this: a matrix of norm tr(B) times this.
+    B is symmetric up to rounding, with a diagonal between ½ and 2, which is overwritten; its lower triangle is used. Its
+    entries B_jk have errors of at most (B_jj B_kk)^½ times ``error``: a matrix of norm tr(B) times this.
     """
     from scipy.linalg.lapack import dpotrf
 
@@ -294,12 +270,8 @@ def smooth_growth(length: float, gaps: float, curvature: float, lightest: float)
 
         T(2κ Σ c_i h_i)^½ + (16/3)τ Σ c_i h_i + ½κT².
 
-    Parameters
-    ----------
-    length, gaps : float
-        T, and a bound of Σ c_i h_i(−α_i), which is n times the gap.
-    curvature, lightest : float
-        κ, and the smallest c_i m_i of the rows whose δ_i is not zero: τ = T/(c_i m_i)^½ must be at most 3/8.
+    ``length`` is T; ``gaps`` a bound of Σ c_i h_i(−α_i), which is n times the gap; ``curvature`` κ; and ``lightest`` the
+    smallest c_i m_i of the rows whose δ_i is not zero: τ = T/(c_i m_i)^½ must be at most 3/8.
     """
     tau = length / math.sqrt(lightest)
     if not tau <= 0.375:
@@ -314,16 +286,8 @@ def growth(
 
     By convexity it is at most 1/F of the same sum for Fδ, for any factor F ≥ 1, which divides the rounding errors of h by F.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem, with any penalty, and a loss of one column.
-    rows, length
-        The rows whose δ_i is not zero, and T.
-    alpha, room, z : row arrays
-        α, m and the margins, whose errors e are bounded by ``change`` ≥ (Σ c_i e_i²)^½.
-    change : float
-        This bound.
+    ``rows`` are those whose δ_i is not zero, ``length`` is T, ``room`` is m, and the errors e of the margins z are bounded by
+    ``change`` ≥ (Σ c_i e_i²)^½. The loss has one column.
     """
     if length == 0.0:
         return 0.0

@@ -28,20 +28,8 @@ def certify_path(
 
     where r ≤ 1 makes g*(rĀ) finite. Without an intercept m and ȳ are zero.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem without offsets: one output with ``losses.Squared``, or K with ``losses.SquaredOutputs`` and a regulariser that
-        joins the columns.
-    lams : sequence of floats
-        λ of each model.
-    models, intercepts : arrays of shape (models, K, d) and (models, K)
-        W and b.
-
-    Returns
-    -------
-    list of Certificate
-        Of each model.
+    The problem has no offsets, and one output with ``losses.Squared``, or K with ``losses.SquaredOutputs`` and a regulariser
+    that joins the columns. Models are of shape (models, K, d), intercepts (models, K).
     """
     step, found = max(1, TOGETHER // (problem.n * problem.columns)), list[Certificate]()
     for low in range(0, len(models), step):

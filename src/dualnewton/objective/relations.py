@@ -43,14 +43,8 @@ ENTRIES = 1 << 15
 def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.ndarray | None, int]:
     """Return features whose exact linear combinations are all others, None if not all relations are proved; and the rank of G.
 
-    Parameters
-    ----------
-    data : Data
-        The rows.
-    G : array of shape (d, d) or (d + 1, d + 1)
-        A Gram matrix of the features and, last, a constant 1, if it is one of them.
-    among : array of int
-        The features that matter, in increasing order.
+    G is a Gram matrix of the features and, last, a constant 1, if it is one of them; ``among`` are the features that matter,
+    in increasing order.
     """
     from scipy.linalg.lapack import dpstrf, dtrtrs
 

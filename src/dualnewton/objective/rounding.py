@@ -189,43 +189,23 @@ def room_for(primal: float, dual: float, tol: float) -> float:
 
 @dataclass(eq=False)  # frozen ones take longer to make
 class _Analysis:
-    """The norms from which the bounds are computed. All are numbers, whatever K is: this is done for each small fit.
+    """The norms from which the bounds are computed. All are numbers, whatever K is: this is done for each small fit."""
 
-    Attributes
-    ----------
-    problem, alpha, roundoff
-        As in :func:`rounding_bound`.
-    sums, products, in_parts : float
-        γ of sums over the rows and of products with rows, each with some further operations, and of sums by parts.
-    penalty : float
-        λ g(w).
-    features : array of shape (d,), optional
-        N; if None, each N_j is bounded by their norm.
-    along : float
-        (Σ_k (Σ_j |w_kj| N_j)²)^½, or ‖W‖ (Σ_j N_j²)^½, which is at least as large.
-    norm : float
-        (Σ_j N_j²)^½.
-    margins : float
-        Bound of ‖z‖.
-    sizes : DualSizes
-        Sums over the dual point.
-    mass : float
-        Bound of ‖cα‖.
-    """
-
+    # As in :func:`rounding_bound`.
     problem: Problem
     alpha: Any
     roundoff: Roundoff
+    # γ of sums over the rows and of products with rows, each with some further operations, and of sums by parts.
     sums: float
     products: float
     in_parts: float
-    penalty: float
-    features: np.ndarray | None
-    along: float
-    norm: float
-    margins: float
-    sizes: DualSizes
-    mass: float
+    penalty: float  # λ g(w)
+    features: np.ndarray | None  # N; if None, each N_j is bounded by their norm
+    along: float  # (Σ_k (Σ_j |w_kj| N_j)²)^½, or ‖W‖ (Σ_j N_j²)^½, which is at least as large
+    norm: float  # (Σ_j N_j²)^½
+    margins: float  # bound of ‖z‖
+    sizes: DualSizes  # sums over the dual point
+    mass: float  # bound of ‖cα‖
 
     @classmethod
     def of(

@@ -109,18 +109,12 @@ def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool
 
 
 class DualSizes(NamedTuple):
-    """Sums over rows of a dual point.
+    """Sums over rows of a dual point."""
 
-    Attributes
-    ----------
-    squares, weighted : float, or array of shape (M,) for M problems
-        Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
-    sums, absolute : float, or array of shape (K,) for K > 1 columns, or (M,)
-        Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
-    """
-
+    # Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖², of shape (M,) for M problems.
     squares: Any
     weighted: Any
+    # Σ c_i α_ik and Σ c_i |α_ik|, of shape (K,) for K > 1 columns or (M,); None if they were not asked for.
     sums: Any = None
     absolute: Any = None
 
@@ -136,21 +130,11 @@ class DualSizes(NamedTuple):
 
 
 class DualTerms(NamedTuple):
-    """Sums over rows that make up the dual value, and bound its rounding errors.
+    """Sums over rows that make up the dual value, and bound its rounding errors."""
 
-    Attributes
-    ----------
-    sizes : DualSizes
-        Sums over the dual point itself.
-    linear : float
-        Σ c_i α_i o_i.
-    conjugates : float, or array of shape (M,) for M problems
-        Σ c_i φ*(−α_i; y_i).
-    """
-
-    sizes: DualSizes
-    linear: float
-    conjugates: Any
+    sizes: DualSizes  # sums over the dual point itself
+    linear: float  # Σ c_i α_i o_i
+    conjugates: Any  # Σ c_i φ*(−α_i; y_i), of shape (M,) for M problems
 
 
 def dual_terms(
@@ -323,28 +307,19 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
 
 
 class LabelSums(NamedTuple):
-    """Sums over rows that depend on labels, weights and offsets alone, for bounds on rounding errors.
+    """Sums over rows that depend on labels, weights and offsets alone, for bounds on rounding errors."""
 
-    Attributes
-    ----------
-    weight, squared_weight, heaviest : float
-        Σ c_i, Σ c_i² and max c_i.
-    labels, own : float
-        Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the formulas of the loss compute from the labels (``Loss.label_sizes``).
-    at_zero, below : float
-        Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
-    offsets : float
-        Σ ‖o_i‖².
-    """
-
+    # Σ c_i, Σ c_i² and max c_i.
     weight: float
     squared_weight: float
     heaviest: float
+    # Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the loss computes from the labels (``Loss.label_sizes``).
     labels: float
     own: float
+    # Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
     at_zero: float
     below: float
-    offsets: float
+    offsets: float  # Σ ‖o_i‖²
 
 
 def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:

@@ -35,16 +35,8 @@ def scale_bound(
     ρ is infinite unless λ = 0 and features are linearly dependent up to rounding, but not exactly: R is then a bound in
     comparison with models v whose Σ_j N_j |v_j| is at most ρ (``objective/orthogonality.py``).
 
-    Parameters
-    ----------
-    problem : HuberScaleProblem
-        The problem.
-    pair : CertifiedPair
-        The model and the dual point, with P and D as computed from the data.
-    roundoff : Roundoff
-        The arithmetic in which they were computed; float64 by default.
-    along : array of shape (d,), optional
-        Σ c_i α_i a_i in this arithmetic; computed in float64 by default.
+    P and D of the pair were computed from the data in the arithmetic ``roundoff``. ``along`` is Σ c_i α_i a_i in this
+    arithmetic; computed in float64 by default.
     """
     primal, dual = pair.certificate.primal, pair.certificate.dual
     if not (math.isfinite(primal) and math.isfinite(dual)):

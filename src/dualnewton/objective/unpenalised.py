@@ -55,13 +55,7 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Unpenalised(AroundProblem):
-    """P₀, D₀ and certificates of the duality gap.
-
-    Parameters
-    ----------
-    X, y, loss, sample_weight, offset, fit_intercept
-        As in :class:`Problem`.
-    """
+    """P₀, D₀ and certificates of the duality gap; the fields are those of :class:`Problem`."""
 
     X: Any
     y: Any
@@ -137,7 +131,7 @@ class Unpenalised(AroundProblem):
         return self.bounded(self.proved_pair(w, intercept, alpha)).certificate
 
     def proved_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
-        """Do the same, and return the model and the dual point, without a bound on rounding errors."""
+        """Return the model and the dual point of :meth:`certify`, without a bound on rounding errors."""
         with np.errstate(over="ignore", invalid="ignore"):  # values that overflow give an infinite gap
             pair = self.certified_pair(w, intercept)
             if alpha is None:
@@ -208,7 +202,7 @@ class Unpenalised(AroundProblem):
 
 
 class NonNegativeUnpenalised(Unpenalised):
-    """The same subject to w ≥ 0: a dual point then needs only Σ c_i α_i x_ij ≤ 0, with equality where w_j > 0.
+    """A problem without a penalty subject to w ≥ 0: a dual point then needs only Σ c_i α_i x_ij ≤ 0, with equality where w_j > 0.
 
     α_i = −φ′(z_i) is projected onto the features with w_j > 0. At the optimum the projection changes nothing, and the other
     features satisfy their inequality.
@@ -285,7 +279,7 @@ class View:
 
     @cached_property
     def constant_hessian(self) -> np.ndarray:
-        """The same for a loss whose curvature is constant: a sum over the data alone, computed in one pass and kept."""
+        """The Hessian of a loss whose curvature is constant: a sum over the data alone, computed in one pass and kept."""
         return frozen(self._hessian(self.problem.no_dual()))
 
     def _hessian(self, z: np.ndarray) -> np.ndarray:

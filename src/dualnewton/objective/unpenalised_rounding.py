@@ -20,18 +20,10 @@ if TYPE_CHECKING:
 
 
 class Sums(NamedTuple):
-    """Sums over a dual point that its value and the bound of rounding errors share.
+    """Sums over a dual point that its value and the bound of rounding errors share."""
 
-    Attributes
-    ----------
-    sizes : DualSizes
-        Those of the dual variables alone.
-    along : array of shape (d,) or (d, K)
-        Σ c_i α_i x_i.
-    """
-
-    sizes: DualSizes
-    along: np.ndarray
+    sizes: DualSizes  # of the dual variables alone
+    along: np.ndarray  # (d,) or (d, K) Σ c_i α_i x_i
 
 
 def unpenalised_bound(
@@ -47,18 +39,8 @@ def unpenalised_bound(
     ρ is infinite where the features are proved to be independent, or to depend on others exactly. Otherwise the dual point need
     not be near one that is orthogonal in exact arithmetic. R is None if no bound is known.
 
-    Parameters
-    ----------
-    problem : Unpenalised
-        The problem.
-    pair : CertifiedPair
-        The model and the dual point, with P₀ and D₀ as computed from the data.
-    roundoff : Roundoff
-        The arithmetic in which they were computed; float64 by default.
-    conjugates : float, optional
-        Σ c_i |φ*(−α_i)|, if it is known.
-    off : array of shape (K, d) or (K, d + 1), optional
-        Σ c_i α_ik x̃_i in this arithmetic; computed in float64 by default.
+    P₀ and D₀ of the pair were computed from the data in the arithmetic ``roundoff``. ``conjugates`` is Σ c_i |φ*(−α_i)|, if
+    it is known; ``off`` is Σ c_i α_ik x̃_i in this arithmetic, of shape (K, d) or (K, d + 1), computed in float64 by default.
     """
     primal, dual = pair.certificate.primal, pair.certificate.dual
     if not (math.isfinite(primal) and math.isfinite(dual)):

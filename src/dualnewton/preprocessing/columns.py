@@ -41,33 +41,16 @@ class Encoded(Protocol):
 
 @dataclass(frozen=True)
 class Numeric:
-    """Numbers, booleans or dates: x ↦ (x − mean)/scale, and a column of 0 and 1 for missing values if the fit had some.
-
-    Attributes
-    ----------
-    name : str
-        The name of the column.
-    kind : {"number", "boolean", "date"}
-        The kind of the values. True is 1, and dates are days since 1970-01-01.
-    fill : float
-        The replacement of a missing value: the median, or the most frequent of true and false.
-    mean, scale : float
-        0 and 1 if the column is not standardised.
-    indicator : bool
-        True if there is a column for missing values.
-    lenient : bool
-        True if text that is not a number counts as missing.
-    order : {"", "month first", "day first"}
-        The order of day and month in dates that are text; empty if the reader of the file has converted them.
-    """
+    """Numbers, booleans or dates: x ↦ (x − mean)/scale, and a column of 0 and 1 for missing values if the fit had some."""
 
     name: str
-    kind: str
-    fill: float
+    kind: str  # "number", "boolean" (True is 1) or "date" (days since 1970-01-01)
+    fill: float  # replacement of a missing value: the median, or the most frequent of true and false
     mean: float = 0.0
     scale: float = 1.0
-    indicator: bool = False
-    lenient: bool = False
+    indicator: bool = False  # whether there is a column for missing values
+    lenient: bool = False  # whether text that is not a number counts as missing
+    # "month first" or "day first" in dates that are text; empty if the reader of the file has converted them.
     order: str = notations.ISO
 
     word: ClassVar[str] = "numeric"
@@ -159,20 +142,11 @@ class Categorical:
     """Categories: a column of 0 and 1 for each value, and one for missing values if the fit had some.
 
     A value that did not occur in the fit is 0 in all of them.
-
-    Attributes
-    ----------
-    name : str
-        The name of the column.
-    distinct : tuple of str
-        The values in order.
-    indicator : bool
-        True if there is a column for missing values.
     """
 
     name: str
     distinct: tuple[str, ...]
-    indicator: bool = False
+    indicator: bool = False  # whether there is a column for missing values
 
     word: ClassVar[str] = "categorical"
 

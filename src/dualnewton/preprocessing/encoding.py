@@ -30,27 +30,13 @@ class Matrix(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoding:
-    """The transformation of the columns of a table into those of a matrix.
+    """The transformation of the columns of a table into those of a matrix."""
 
-    Attributes
-    ----------
-    columns : tuple of encoded columns
-        The columns that the model uses, in order.
-    names : tuple of str
-        All columns of the table of the fit, in order.
-    has_names : bool
-        False if the table had no header, so that columns are found by position.
-    target : str, optional
-        The column that the model predicts.
-    identifiers : tuple of str
-        Columns that name a row; `predict` copies them.
-    """
-
-    columns: tuple[Any, ...]
-    names: tuple[str, ...]
-    has_names: bool = True
-    target: str | None = None
-    identifiers: tuple[str, ...] = ()
+    columns: tuple[Any, ...]  # columns that the model uses, in order
+    names: tuple[str, ...]  # all columns of the table of the fit, in order
+    has_names: bool = True  # False if the table had no header, so that columns are found by position
+    target: str | None = None  # column that the model predicts
+    identifiers: tuple[str, ...] = ()  # columns that name a row; `predict` copies them
 
     @classmethod
     def fit(
@@ -65,20 +51,7 @@ class Encoding:
     ) -> Encoding:
         """Learn the encoding from the rows of a fit.
 
-        Parameters
-        ----------
-        frame : Frame
-            The rows.
-        roles : sequence of Role
-            The kind of each column.
-        standardise : bool
-            True if numbers and dates get mean 0 and standard deviation 1.
-        target : str, optional
-            The column of the target.
-        choices : Choices, optional
-            The choices of the user about columns.
-        weights : array of shape (n,), optional
-            The weights of the rows, for means and standard deviations.
+        If ``standardise``, numbers and dates get mean 0 and standard deviation 1, with these weights of the rows.
         """
         columns: list[Encoded] = []
         for role in roles:

@@ -19,29 +19,15 @@ from dualnewton.preprocessing import notations, values
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Rows of a table.
+    """Rows of a table."""
 
-    Attributes
-    ----------
-    frame : Frame
-        All columns.
-    features : tuple of str
-        The columns except target, weights and offsets.
-    target : str, optional
-        The column of the target.
-    y, sample_weight, offset : arrays of shape (n,), optional
-        Target, weight and offset of each row.
-    left_out : int
-        The number of rows that were left out, since they have no target.
-    """
-
-    frame: Frame
-    features: tuple[str, ...]
-    target: str | None = None
+    frame: Frame  # all columns
+    features: tuple[str, ...]  # columns except target, weights and offsets
+    target: str | None = None  # column of the target
     y: np.ndarray | None = None
     sample_weight: np.ndarray | None = None
     offset: np.ndarray | None = None
-    left_out: int = 0
+    left_out: int = 0  # number of rows that were left out, since they have no target
 
     def __len__(self) -> int:
         return int(self.frame.table.num_rows)
@@ -68,14 +54,7 @@ class Examples:
 def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examples:
     """Find target, weights and offsets of a table, and leave out rows without a target if one is required.
 
-    Parameters
-    ----------
-    frame : Frame
-        The table.
-    wanted : Wanted
-        Which columns are the target, the weights and the offsets, as for :func:`dualnewton.io.read`.
-    labelled : bool
-        False if rows without a target are kept, as for predictions.
+    ``wanted`` names their columns, as for :func:`dualnewton.io.read`.
     """
     columns = assign(frame.path, frame.names, frame.has_names, wanted)
     features = tuple(frame.names[j] for j in columns.features)

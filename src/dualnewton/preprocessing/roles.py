@@ -48,20 +48,11 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices of the user about columns; each is a collection of names.
+    """The choices of the user about columns; each is a collection of names."""
 
-    Attributes
-    ----------
-    drop : names
-        Columns that are left out.
-    features : names
-        If not empty: all columns that are used.
-    categorical, numeric : names
-        Columns of these kinds, whatever their values look like.
-    """
-
-    drop: Collection[str] = ()
-    features: Collection[str] = ()
+    drop: Collection[str] = ()  # columns that are left out
+    features: Collection[str] = ()  # if not empty: all columns that are used
+    # Columns of these kinds, whatever their values look like.
     categorical: Collection[str] = ()
     numeric: Collection[str] = ()
 
@@ -86,42 +77,19 @@ class Choices:
 
 @dataclass(frozen=True)
 class Role:
-    """The kind of a column.
-
-    Attributes
-    ----------
-    name : str
-        The name of the column.
-    kind : Kind
-        The kind.
-    seen : str
-        A short description of its values.
-    missing : int
-        The number of missing values.
-    order : str
-        The order of day and month in dates that are text.
-    """
+    """The kind of a column."""
 
     name: str
     kind: Kind
-    seen: str
-    missing: int = 0
-    order: str = notations.ISO
+    seen: str  # short description of its values
+    missing: int = 0  # number of missing values
+    order: str = notations.ISO  # order of day and month in dates that are text
 
 
 def roles_of(table: Any, features: Sequence[str], choices: Choices, decimal: str = ".") -> tuple[Role, ...]:
     """Return the role of each column of a table that may be a feature.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The rows of the fit.
-    features : sequence of str
-        The columns except target and weights.
-    choices : Choices
-        The choices of the user.
-    decimal : {".", ","}
-        The decimal mark of numbers in text.
+    ``features`` are the columns except target and weights; ``decimal`` is the decimal mark of numbers in text.
     """
     choices.check(features)
     return tuple(_role(name, table.column(name), choices, decimal) for name in features)

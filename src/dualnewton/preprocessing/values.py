@@ -96,23 +96,8 @@ def numbers(
     True is 1 and false 0; dates are days since 1970-01-01, times of a day hours; text must be numbers or dates in the notations
     of ``preprocessing.notations``.
 
-    Parameters
-    ----------
-    name : str
-        The name of the column, for error messages.
-    column : pyarrow array or chunked array
-        The values.
-    decimal : {".", ","}
-        The decimal mark in text.
-    lenient : bool
-        True if text that is not a number counts as missing, as long as most distinct values are numbers.
-    order : str
-        The order of day and month, if the text holds dates.
-
-    Raises
-    ------
-    DualnewtonError
-        If a value is infinite, or a text is not a number.
+    ``decimal`` is the decimal mark in text, ``order`` the order of day and month. If ``lenient``, text that is not a number
+    counts as missing, as long as most distinct values are numbers; otherwise it is an error, as an infinite value is.
     """
     import pyarrow as pa
 

@@ -63,12 +63,9 @@ class Checkpoint:
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> data = dn.data.load("diabetes")
+    >>> problem = dn.Problem(data.X, data.y, dn.losses.Squared(), lam=0.01)
     >>> place = pathlib.Path(tempfile.mkdtemp()) / "run.checkpoint"
     >>> result = dn.solve(problem, checkpoint=dn.Checkpoint(place, seconds=0.0))
     >>> result.converged
@@ -185,16 +182,8 @@ def keeper_of(
 ) -> Keeper | None:
     """Return the keeper of a run's state; an existing file is read, and refused if it belongs to another run.
 
-    Parameters
-    ----------
-    checkpoint : path, Checkpoint or None
-        The argument of the user.
-    identity : callable
-        Returns the description of the run; called only if there is a checkpoint.
-    rng : numpy.random.Generator
-        The random generator of the run; its state is set from the file.
-    placed : callable
-        Moves a row array to the place of the data (a GPU, a cluster).
+    The description of the run is made only if there is a checkpoint. The state of the random generator is set from the file;
+    ``placed`` moves a row array to the place of the data (a GPU, a cluster).
     """
     if checkpoint is None:
         return None
@@ -222,16 +211,7 @@ def identity_of(
 
     Limits, threads and callbacks are not part of it: they decide when a run stops, not which steps it takes.
 
-    Parameters
-    ----------
-    problems : sequence of problems
-        The problems, which share X.
-    warm_start : sequence, optional
-        Results or dual points.
-    rng : numpy.random.Generator, optional
-        Its state at the start; None if the user gave no seed.
-    request : Request
-        The other settings.
+    The state of ``rng`` counts as it is at the start; None if the user gave no seed.
     """
     first, starts = problems[0], list(() if warm_start is None else warm_start)
     found = {"software": ", ".join(f"{name} {_version(name)}" for name in SOFTWARE)}

@@ -80,16 +80,9 @@ def scheme_of(problem: Any, plan: Plan) -> Any | None:
 def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
     """Build the method of a plan, started at the given points.
 
-    Parameters
-    ----------
-    plan : Plan
-        Method, τ, and whether kernels do the work.
-    starts : sequence of (Problem, CertifiedPair)
-        The problems, which share X, and their starting points: α for a dual method, (w, b) for a primal one.
-    request : Request
-        The settings of the run. A sampling selects rounds, those of the paper's Section 6 if the method is "ihs".
-    runs : type of Run
-        The class by which an outer scheme starts and restores its inner runs.
+    The problems share X; α is the starting point of a dual method, (w, b) that of a primal one. A sampling in the request
+    selects rounds, those of the paper's Section 6 if the method is "ihs". ``runs`` is the class by which an outer scheme
+    starts and restores its inner runs.
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads

@@ -43,23 +43,11 @@ def solve_path(
 ) -> list[Result]:
     """Solve a problem for each of several λ.
 
-    Parameters
-    ----------
-    problem : Problem
-        Has the squared loss and a penalty with a threshold > 0 for each feature and zero within the bounds.
-    lams : sequence of floats
-        The values of λ, decreasing.
-    tol : float
-        The certified relative gap at which a model has converged; a model that misses it is solved separately by :func:`solve`.
-    max_epochs : int
-        Limit on the passes over the data for a model that is solved separately.
-    time_limit : float, optional
-        Limit in seconds for all models; a model not fitted by then equals the one before it.
-    tuning : Tuning
-        The numbers by which costs are predicted.
-    duals : bool
-        Whether the results need their dual points. If not, those of models that are certified from moments of the rows are left
-        out (empty), since each would cost a pass over the data.
+    The problem has the squared loss and a penalty with a threshold > 0 for each feature and zero within the bounds; λ
+    decreases. A model whose certified relative gap misses ``tol`` is solved separately by :func:`solve`, with at most
+    ``max_epochs``. The time limit is for all models; a model not fitted by then equals the one before it. Unless ``duals``,
+    the dual points of models that are certified from moments of the rows are left out (empty), since each would cost a pass
+    over the data.
     """
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     base, results = Penalty.of(problem), list[Result]()

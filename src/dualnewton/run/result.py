@@ -19,12 +19,9 @@ class Status(enum.Enum):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> data = dn.data.load("diabetes")
+    >>> problem = dn.Problem(data.X, data.y, dn.losses.Squared(), lam=0.01)
     >>> dn.solve(problem, method="sdna", tau=1, max_epochs=1, tol=1e-12, random_state=0).status.name
     'EPOCH_LIMIT'
     """
@@ -78,12 +75,9 @@ class Progress:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> data = dn.data.load("diabetes")
+    >>> problem = dn.Problem(data.X, data.y, dn.losses.Squared(), lam=0.01)
     >>> seen = []
     >>> _ = dn.solve(problem, callback=seen.append)
     >>> seen[-1].certificate.relative_gap <= 1e-6
@@ -105,12 +99,9 @@ class Trace:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> data = dn.data.load("diabetes")
+    >>> problem = dn.Problem(data.X, data.y, dn.losses.Squared(), lam=0.01)
     >>> trace = dn.solve(problem).trace
     >>> float(trace.gap[-1]) <= float(trace.gap[0])
     True
@@ -149,7 +140,7 @@ class Trace:
 
     @property
     def gap(self) -> np.ndarray:
-        """Their difference."""
+        """The difference of ``primal`` and ``dual``."""
         return np.array([row.certificate.gap for row in self.rows])
 
     def to_dict(self) -> dict[str, np.ndarray]:
@@ -204,15 +195,12 @@ class Result:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> data = dn.data.load("diabetes")
+    >>> problem = dn.Problem(data.X, data.y, dn.losses.Squared(), lam=0.01)
     >>> result = dn.solve(problem)
     >>> result.w.shape, result.alpha.shape, result.status.name
-    ((5,), (100,), 'CONVERGED')
+    ((10,), (442,), 'CONVERGED')
     """
 
     w: np.ndarray

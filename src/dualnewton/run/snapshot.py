@@ -46,10 +46,7 @@ FAULTS = (
 def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
     """Return plain data as values that JSON can represent, and the arrays to which these refer.
 
-    Raises
-    ------
-    TypeError
-        If part of it is not plain data; the message says where it is.
+    What is not plain data is a ``TypeError`` that says where it is.
     """
     arrays: list[np.ndarray] = []
     numbers: dict[int, int] = {}
@@ -89,10 +86,7 @@ def decode(
 ) -> Any:
     """Return the plain data that :func:`encode` has represented; ``placed`` moves a row array to the place of the data.
 
-    Raises
-    ------
-    BadFileError
-        If the values do not represent plain data.
+    Values that do not represent plain data are a ``BadFileError``.
     """
     try:
         return _read(tree, arrays, placed)

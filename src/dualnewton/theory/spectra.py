@@ -55,14 +55,7 @@ def lanczos_top(times: Callable[[np.ndarray], np.ndarray], size: int, at_most: f
     after k steps. SciPy's ``eigsh`` raises an error in that case, so the recurrence is written out here. The Lanczos vectors
     are not reorthogonalised, because the loss of orthogonality only repeats eigenvalues that were already found.
 
-    Parameters
-    ----------
-    times : callable
-        The product with a vector.
-    size : int
-        The order of the operator.
-    at_most : float
-        A known upper bound on λmax; the result does not exceed it.
+    ``times`` is the product with a vector; the result does not exceed ``at_most``, a known upper bound on λmax.
     """
     from scipy.linalg import eigh_tridiagonal
 

@@ -22,7 +22,7 @@ from dualnewton.matrix import as_data
 from dualnewton.objective.certificate import Certificate
 from dualnewton.preprocessing import Encoding
 from dualnewton.row_arrays import on_host
-from dualnewton.validation import frozen
+from dualnewton.validation import finite_or_none, frozen
 
 KIND, VERSION = "model", 4
 """The kind of file, and the version of its layout, which is increased by each change that an older library would misread."""
@@ -35,61 +35,30 @@ LARGEST = 709.0
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A linear model with its objective and its certificate.
+    """A linear model with its objective and its certificate."""
 
-    Attributes
-    ----------
-    coef, intercept : arrays of shape (K, d) and (K,)
-        One row for each numeric target, one row for two classes, and one per class for more.
-    objective : Specification
-        The specification of the objective.
-    classes : array, optional
-        The labels in order, integers, floats or text; None if the targets are numbers.
-    certificates : tuple of Certificate
-        One for each problem that was solved: one for two classes and softmax, else one for each target or class.
-    status : tuple of str
-        The status of each problem, a name in :class:`Status`.
-    plan : str
-        The method that was used, and the reason.
-    n : int
-        The number of examples that it was fitted on.
-    feature_names : tuple of str, optional
-        The names of the columns.
-    target : str, optional
-        The column that it predicts.
-    offset : OffsetColumn, optional
-        The column that is added to the margins.
-    table : Encoding, optional
-        The encoding of a table's columns as the matrix on which the model was fitted.
-    library, created, command : str
-        The version of the library, the time (UTC, ISO 8601) and the command that created it.
-    scale : float, optional
-        σ, if the objective leaves it free.
-    estimator : table, optional
-        The class, the parameters and the fitted attributes of the original estimator, for ``dualnewton.load``.
-    values : mapping of arrays
-        The arrays to which the table refers.
-    """
-
-    coef: np.ndarray
-    intercept: np.ndarray
+    coef: np.ndarray  # (K, d) one row for each numeric target, one row for two classes, and one per class for more
+    intercept: np.ndarray  # (K,)
     objective: Specification
     _: KW_ONLY
-    classes: np.ndarray | None
+    classes: np.ndarray | None  # labels in order, integers, floats or text; None if the targets are numbers
+    # One for each problem that was solved: one for two classes and softmax, else one for each target or class.
     certificates: tuple[Certificate, ...]
-    status: tuple[str, ...]
-    plan: str
-    n: int
+    status: tuple[str, ...]  # of each problem, a name in :class:`Status`
+    plan: str  # method that was used, and the reason
+    n: int  # number of examples that it was fitted on
     feature_names: tuple[str, ...] | None = None
-    target: str | None = None
-    offset: OffsetColumn | None = None
-    table: Encoding | None = None
+    target: str | None = None  # column that it predicts
+    offset: OffsetColumn | None = None  # column that is added to the margins
+    table: Encoding | None = None  # encoding of a table's columns as the matrix on which the model was fitted
+    # The version of the library, the time (UTC, ISO 8601) and the command that created it.
     library: str = field(default_factory=_fields.version)
     created: str = field(default_factory=_fields.now)
     command: str = ""
-    scale: float | None = None
+    scale: float | None = None  # σ, if the objective leaves it free
+    # The class, the parameters and the fitted attributes of the original estimator, for ``dualnewton.load``.
     estimator: Mapping[str, Any] | None = None
-    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)  # arrays to which ``estimator`` refers
 
     def __post_init__(self) -> None:
         coef, intercept = _fields.parameters(self.coef, self.intercept)
@@ -153,7 +122,7 @@ class SavedModel:
             "objective": self.objective.to_dict(),
             "classes": None if self.classes is None else self.classes.tolist(),
             "certificates": [
-                {"primal": each.primal, "dual": each.dual, "rounding": _finite(each.rounding)}
+                {"primal": each.primal, "dual": each.dual, "rounding": finite_or_none(each.rounding)}
                 | ({"reach": each.reach} if math.isfinite(each.reach) else {})
                 for each in self.certificates
             ],
@@ -274,8 +243,3 @@ class SavedModel:
         spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
         missed = weights @ (y - self.predict(X, offset=offset)) ** 2
         return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")
-
-
-def _finite(value: float | None) -> float | None:
-    """Return a finite number, or None, since JSON has no infinities."""
-    return value if value is not None and math.isfinite(value) else None

@@ -25,10 +25,7 @@ NUMBERS = "biuf"
 def to_json(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     """Return a value as plain values for JSON; arrays of numbers are added to ``arrays``.
 
-    Raises
-    ------
-    ValueError
-        If its kind cannot be stored; ``where`` names the value in the message.
+    A value that cannot be stored is a ``ValueError`` with its name ``where``.
     """
     if value is None or isinstance(value, bool) or type(value) in (str, int):
         return value

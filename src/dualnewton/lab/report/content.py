@@ -25,27 +25,13 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper or of this library, with the measurements and the verdict.
-
-    Attributes
-    ----------
-    statement : str
-        The claim.
-    where : str
-        The data on which it was tested.
-    holds : bool or None
-        Whether the claim holds; None if it could not be measured.
-    measured : str
-        The measurements on which the verdict is based.
-    reason : str
-        Why the claim fails, if that is known.
-    """
+    """A claim of the paper or of this library, with the measurements and the verdict."""
 
     statement: str
-    where: str
-    holds: bool | None
-    measured: str
-    reason: str = ""
+    where: str  # data on which it was tested
+    holds: bool | None  # whether the claim holds; None if it could not be measured
+    measured: str  # measurements on which the verdict is based
+    reason: str = ""  # why the claim fails, if that is known
 
     @property
     def verdict(self) -> Verdict:
@@ -55,25 +41,14 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A line of a chart.
+    """A line of a chart."""
 
-    Attributes
-    ----------
-    name : str
-        The name in the legend.
-    x, y : arrays
-        The points; on a logarithmic axis those that are not positive are omitted.
-    family : str
-        The group of curves that share a line style, a key of ``palette.DASHES``.
-    shade : int
-        The colour, as an index into ``palette.COLOURS``.
-    """
-
-    name: str
+    name: str  # name in the legend
+    # The points; on a logarithmic axis those that are not positive are omitted.
     x: Any
     y: Any
-    family: str = ""
-    shade: int = 0
+    family: str = ""  # group of curves that share a line style, a key of ``palette.DASHES``
+    shade: int = 0  # colour, as an index into ``palette.COLOURS``
 
     def points(self, *, x_log: bool, y_log: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the points that can be drawn."""
@@ -84,55 +59,28 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One pair of axes.
-
-    Attributes
-    ----------
-    title : str
-        The title.
-    curves : sequence of Curve
-        The lines.
-    x_label : str
-        The label of the x-axis, if it differs from that of the chart.
-    end : float, optional
-        The initial right end of a linear x-axis; curves may continue beyond it.
-    """
+    """One pair of axes."""
 
     title: str
     curves: Sequence[Curve]
-    x_label: str = ""
-    end: float | None = None
+    x_label: str = ""  # label of the x-axis, if it differs from that of the chart
+    end: float | None = None  # initial right end of a linear x-axis; curves may continue beyond it
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Panels side by side with the same axes.
+    """Panels side by side with the same axes."""
 
-    Attributes
-    ----------
-    name : str
-        The stem of the name of the PNG file.
-    title, caption : str
-        The title, and the explanation below the chart.
-    rows : sequence of sequences of Panel
-        The panels in the rows of the page.
-    x_label, y_label : str
-        The labels of the axes.
-    x_log, y_log : bool
-        True for logarithmic axes.
-    lowest : float, optional
-        The lower end of the y-axis; curves may continue below it.
-    """
-
-    name: str
+    name: str  # stem of the name of the PNG file
     title: str
     rows: Sequence[Sequence[Panel]]
     x_label: str
     y_label: str
-    caption: str
+    caption: str  # the explanation below the chart
+    # Whether the axes are logarithmic.
     x_log: bool = False
     y_log: bool = True
-    lowest: float | None = None
+    lowest: float | None = None  # lower end of the y-axis; curves may continue below it
 
     @property
     def panels(self) -> list[Panel]:
@@ -152,54 +100,29 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a report.
+    """A part of a report."""
 
-    Attributes
-    ----------
-    name : str
-        The stem of the name of its CSV file.
-    title, text : str
-        The heading, and a paragraph.
-    charts, tables, claims : sequences
-        The contents.
-    columns, records : sequences
-        The measurements for the CSV file, one record per point.
-    """
-
-    name: str
+    name: str  # stem of the name of its CSV file
     title: str
     text: str = ""
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
     claims: Sequence[Claim] = ()
+    # The measurements for the CSV file, one record per point.
     columns: Sequence[str] = ()
     records: Sequence[Sequence[Any]] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A report with all its sections.
-
-    Attributes
-    ----------
-    title, lead : str
-        The heading, and a description of the experiment.
-    sections : sequence of Section
-        The sections in order.
-    command : str
-        The command line that repeats the experiment.
-    notes : sequence of str
-        Remarks before the sections, such as missing data.
-    environment : mapping of str to str
-        The machine and the software.
-    """
+    """A report with all its sections."""
 
     title: str
-    lead: str
+    lead: str  # a description of the experiment
     sections: Sequence[Section]
-    command: str
-    notes: Sequence[str] = ()
-    environment: dict[str, str] = field(default_factory=dict)
+    command: str  # command line that repeats the experiment
+    notes: Sequence[str] = ()  # remarks before the sections, such as missing data
+    environment: dict[str, str] = field(default_factory=dict)  # the machine and the software
 
     @property
     def claims(self) -> list[Claim]:

@@ -17,12 +17,7 @@ PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn")
 def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str]:
     """Return the date, the hardware and the software versions of a run.
 
-    Parameters
-    ----------
-    threads : int
-        The number of threads of the run.
-    packages : sequence of str
-        Further packages whose versions are listed if they are installed.
+    ``packages`` are further ones whose versions are listed if they are installed.
     """
     versions = {name: version(name) for name in (*PACKAGES, *packages)}
     return {

@@ -24,8 +24,6 @@ from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, 
 from dualnewton.matrix.selections import count_active
 from dualnewton.row_arrays import RowArray, is_elsewhere, on_host
 
-NO_ROWS = np.empty(0)
-
 KEPT = 1 << 20
 """Entries of a sample of rows that the client keeps."""
 
@@ -41,11 +39,8 @@ class Selected:
 class DaskData(Data):
     """Rows on the workers of a cluster.
 
-    Parameters
-    ----------
-    X : dask array, dask data frame or list of delayed matrices
-        One example per row, dense or CSR. Blocks without rows are left out; a row must lie in one block, so that an array whose
-        columns are chunked is rechunked.
+    X is a dask array, a dask data frame or a list of delayed matrices, dense or CSR. Blocks without rows are left out; a row
+    must lie in one block, so that an array whose columns are chunked is rechunked.
     """
 
     capabilities = Capabilities(
@@ -249,17 +244,13 @@ class DaskData(Data):
     # Products --------------------------------------------------------------------------------------------------------
 
     def times(self, w: np.ndarray) -> RowArray:
-        meta = np.empty((0, *w.shape[1:]))
-        (found,) = self._pass("margins", partial(tasks.times, w=w), sums=False, kept=[meta])[1]
-        return found
+        return self._rows("times", np.empty((0, *w.shape[1:])), w=w)
 
     def row_scores(self, scale: np.ndarray) -> RowArray:
-        step = partial(tasks.row_scores, scale=scale)
-        (found,) = self._pass("row-scores", step, sums=False, kept=[NO_ROWS])[1]
-        return found
+        return self._rows("row_scores", np.empty(0), scale=scale)
 
     def transposed_times(self, v: RowArray) -> np.ndarray:
-        return self._sum("products", tasks.transposed_times, v)
+        return self._sum("transposed_times", v)
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         arrays: list[Any] = [each for own in vectors for each in own if each is not None]
@@ -308,29 +299,37 @@ class DaskData(Data):
                 RowBlocks(self.layout, Scattered(indices, np.asarray(each))) for each in (weights, targets)
             )
         arrays = [self.placed(weights), self.placed(targets)]
-        (H, cross), _ = self._pass("moments", partial(tasks.moments, origin=origin), arrays)
+        step = partial(tasks.method_sums, method="moments", origin=origin)
+        (H, cross), _ = self._pass("moments", step, arrays)
         return H, cross
 
     def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
         return linear.gram(self.rows(indices), scale)
 
     def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
-        return self._sum("column-norms", partial(tasks.column_norms, features=features), weights)
+        return self._sum("column_norms", weights, features=features)
 
     def absolute_sums(self, weights: RowArray) -> np.ndarray:
-        return self._sum("absolute-sums", tasks.absolute_sums, weights)
+        return self._sum("absolute_sums", weights)
 
     def nonzeros(self) -> np.ndarray:
-        return self._sum("nonzeros", tasks.nonzeros)
+        return self._sum("nonzeros")
 
     def _pass(self, name: str, step: Any, arrays: Sequence[Any] = (), **options: Any) -> tuple[Any, list[RowBlocks]]:
         """Do a step with each block of X; see ``Layout.run``."""
         return self.layout.run(name, step, arrays, data=self.futures, work=self._work, **options)
 
-    def _sum(self, name: str, step: Any, *arrays: Any) -> np.ndarray:
+    def _sum(self, method: str, *arrays: Any, **arguments: Any) -> np.ndarray:
+        """Return the sum over all blocks of what a method of their rows returns."""
         placed = [each if is_elsewhere(each) else self.placed(each) for each in arrays]
-        (found,), _ = self._pass(name, step, placed)
+        step = partial(tasks.method_sums, method=method, **arguments)
+        (found,), _ = self._pass(method.replace("_", "-"), step, placed)
         return np.asarray(found)
+
+    def _rows(self, method: str, meta: np.ndarray, **arguments: Any) -> RowBlocks:
+        """Return the row array that a method of the rows of each block returns; ``meta`` is that of a block without rows."""
+        step = partial(tasks.method_rows, method=method, **arguments)
+        return self._pass(method.replace("_", "-"), step, sums=False, kept=[meta])[1][0]
 
     # Parts -----------------------------------------------------------------------------------------------------------
 

@@ -23,13 +23,7 @@ PROTOCOL = 4
 
 
 class Expected:
-    """The results of some tasks, as they arrive.
-
-    Parameters
-    ----------
-    keys : sequence of (str, int)
-        The keys of the tasks.
-    """
+    """The results of some tasks, as they arrive. Keys are pairs of a string and a number."""
 
     def __init__(self, keys: Sequence[Any]) -> None:
         self._keys, self._found, self._complete = list(keys), dict[Any, Any](), threading.Event()
@@ -88,14 +82,8 @@ class Inbox:
 def send(topic: str, result: Any, size: int) -> None:
     """Send the result of the task that runs on this worker; if it is larger than ``LARGEST``, tell the client to gather it.
 
-    Parameters
-    ----------
-    topic : str
-        The topic of the client's inbox.
-    result : object
-        The result; None if the task failed.
-    size : int
-        A lower bound on the bytes of its arrays.
+    The topic is that of the client's inbox. The result is None if the task failed; ``size`` is a lower bound on the bytes of
+    its arrays.
     """
     from distributed import get_worker
 

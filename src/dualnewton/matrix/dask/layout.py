@@ -45,14 +45,7 @@ client sends its messages at least 10 ms apart, and its scheduler those to a wor
 class Layout:
     """Where the rows are.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        The connection to the cluster.
-    numbers : sequence of sequences of int
-        The blocks of each share, by their numbers in the user's collection.
-    sizes : sequence of sequences of int
-        The rows of each block of each share.
+    ``numbers`` are the blocks of each share, as the user's collection numbers them, and ``sizes`` the rows of each block.
     """
 
     def __init__(self, client: Any, numbers: Sequence[Sequence[int]], sizes: Sequence[Sequence[int]]) -> None:
@@ -308,10 +301,6 @@ class Layout:
                 arguments.append([program, blocks, chosen, share, *(source.futures[k] for source in sources)])
         found = self.fetched(self.submit("sampled-rows", tasks.picked, arguments))
         return [[block for share in found for block in share[number]] for number in range(len(draws))]
-
-    def gathered(self, values: RowBlocks) -> np.ndarray:
-        """Return all entries."""
-        return self.entries(values, np.arange(self.n))
 
     def dask_array(self, values: RowBlocks) -> Any:
         """Return the entries as a dask array."""

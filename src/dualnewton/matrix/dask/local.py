@@ -23,12 +23,7 @@ time of one exchange of messages."""
 class LocalRows:
     """The blocks of row arrays in the memory of the client.
 
-    Parameters
-    ----------
-    blocks : sequence of (int, range)
-        The number and the rows of each block.
-    fetch : callable
-        Waits for futures, and returns their values.
+    ``blocks`` are the number and the rows of each; ``fetch`` waits for futures, and returns their values.
     """
 
     def __init__(self, blocks: tasks.Blocks, fetch: Callable[[Sequence[Any]], list[Any]]) -> None:

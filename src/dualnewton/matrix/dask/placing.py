@@ -20,11 +20,8 @@ BLOCK = 1 << 23
 def on_workers(X: Any) -> DaskData:
     """Return rows as data on the cluster of the current client.
 
-    Parameters
-    ----------
-    X : array, CSR array or ChunkedData
-        Pieces of files are read by the workers, which must see the same files under the same paths. Rows in memory are sent to
-        them, and stay with the scheduler, which sends them again if a worker is lost.
+    Pieces of files are read by the workers, which must see the same files under the same paths. Rows in memory are sent to
+    them, and stay with the scheduler, which sends them again if a worker is lost.
     """
     import dask
 

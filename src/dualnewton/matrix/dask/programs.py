@@ -22,18 +22,10 @@ SMALL = 1 << 12
 
 @dataclass(eq=False)
 class Stored:
-    """Arrays of all rows that are stored on the workers.
+    """Arrays of all rows that are stored on the workers."""
 
-    Attributes
-    ----------
-    futures : list
-        A future for each share, whose value (``tasks.Outcome``) has the arrays of its blocks.
-    outcomes : list
-        These values, where the client has gathered them; else empty.
-    """
-
-    futures: list[Any]
-    outcomes: list[Any] = field(default_factory=list)
+    futures: list[Any]  # one for each share, whose value (``tasks.Outcome``) has the arrays of its blocks
+    outcomes: list[Any] = field(default_factory=list)  # these values, where the client has gathered them; else empty
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,15 +53,7 @@ ROWWISE = {
 
 
 class RowBlocks(NDArrayOperatorsMixin):
-    """An array with one row for each row of the data.
-
-    Parameters
-    ----------
-    layout : Layout
-        The blocks of rows, and where they are.
-    expression : Expression
-        What the entries of a block are.
-    """
+    """An array with one row for each row of the data. The expression gives the entries of a block."""
 
     def __init__(self, layout: Layout, expression: Expression) -> None:
         self.layout, self.expression = layout, expression
@@ -116,7 +108,7 @@ class RowBlocks(NDArrayOperatorsMixin):
 
     def compute(self) -> np.ndarray:
         """Gather all entries in the memory of this process."""
-        return self.layout.gathered(self)
+        return self.layout.entries(self, np.arange(self.layout.n))
 
     def to_dask(self) -> Any:
         """Return the entries as a dask array, in the blocks that they have."""

@@ -94,26 +94,13 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What is done with each block.
+    """What is done with each block."""
 
-    Attributes
-    ----------
-    program : Program
-        Evaluates the row arrays that the function is given.
-    function : callable
-        Of a :class:`Block` and these arrays; it returns :data:`Found`.
-    join : callable
-        How the values of two blocks become one.
-    count : int
-        The number of all blocks.
-    work : bytes
-        Options of passes over X (:class:`Work`), pickled, so that they can be compared; empty for those that a share has.
-    """
-
-    program: Program
-    function: Callable[..., Found]
-    join: Join
-    count: int
+    program: Program  # evaluates the row arrays that the function is given
+    function: Callable[..., Found]  # of a :class:`Block` and these arrays; it returns :data:`Found`
+    join: Join  # how the values of two blocks become one
+    count: int  # number of all blocks
+    # Options of passes over X (:class:`Work`), pickled, so that they can be compared; empty for those that a share has.
     work: bytes = b""
 
 
@@ -284,19 +271,15 @@ def together(one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:
     return {**one, **other}
 
 
-def times(block: Block, *, w: np.ndarray) -> Found:
-    """A w."""
-    return None, (block.data.times(w),)
+def method_sums(block: Block, *arrays: np.ndarray, method: str, **arguments: Any) -> Found:
+    """Call a method of ``Data``, with row arrays as its first arguments; its results are added over all blocks."""
+    found = getattr(block.data, method)(*arrays, **arguments)
+    return found if isinstance(found, tuple) else (found,), ()
 
 
-def row_scores(block: Block, *, scale: np.ndarray) -> Found:
-    """Σ_j scale_j a_ij²."""
-    return None, (block.data.row_scores(scale),)
-
-
-def transposed_times(block: Block, v: np.ndarray) -> Found:
-    """Aᵀ v."""
-    return (block.data.transposed_times(v),), ()
+def method_rows(block: Block, *, method: str, **arguments: Any) -> Found:
+    """Call a method of ``Data`` that returns a row array."""
+    return None, (getattr(block.data, method)(**arguments),)
 
 
 def evaluate(
@@ -329,26 +312,6 @@ def weighted_gram(
 def weighted_grams(block: Block, *weights: np.ndarray, intercept: bool) -> Found:
     """Σ weights_s ã_s ã_sᵀ over all rows, for each of several weights."""
     return tuple(block.data.weighted_grams(weights, intercept=intercept)), ()
-
-
-def moments(block: Block, weights: np.ndarray, targets: np.ndarray, *, origin: np.ndarray) -> Found:
-    """Σ weights_s ã_s ã_sᵀ and Σ weights_s ã_s t_sᵀ."""
-    return block.data.moments(weights, targets, origin), ()
-
-
-def column_norms(block: Block, weights: np.ndarray, *, features: np.ndarray | None) -> Found:
-    """Σ_i weights_i a_ij²."""
-    return (block.data.column_norms(weights, features),), ()
-
-
-def absolute_sums(block: Block, weights: np.ndarray) -> Found:
-    """Σ_i weights_i |a_ij|."""
-    return (block.data.absolute_sums(weights),), ()
-
-
-def nonzeros(block: Block) -> Found:
-    """Count the nonzero entries of each feature."""
-    return (block.data.nonzeros(),), ()
 
 
 # Selections of rows --------------------------------------------------------------------------------------------------
