@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run.result import Status
-from dualnewton.solvers.primal import interior_point, newton_system
-from dualnewton.solvers.primal.newton_system import Block, NewtonSystem, Passes, WidePasses
+from dualnewton.solvers.primal import interior_point, interior_steps, step_systems
+from dualnewton.solvers.primal.curvature import gram_of
+from dualnewton.solvers.primal.interior_steps import Directions, State, Terms
+from dualnewton.solvers.primal.step_systems import Passes, Rows, WidePasses
 from judged import assert_certificate_is_true
 from kinked_cases import Quantile, problem_for
 from tables import load, name_of
@@ -189,21 +192,38 @@ def test_every_kind_of_data_takes_the_same_step(storage, fit_intercept):
     pieces = ChunkedData([A[:11], A[11:]])
     ridge = np.append(np.linspace(0.1, 0.3, 7), 0.0) if fit_intercept else np.linspace(0.1, 0.3, 7)
     r, g = rng.standard_normal(ridge.size), rng.standard_normal((2, 30))
-    operators = [
-        Block(MemoryData(A), intercept=fit_intercept),
-        Passes(MemoryData(A), intercept=fit_intercept),
-        Passes(pieces, intercept=fit_intercept),
-        WidePasses(MemoryData(A), intercept=fit_intercept, penalty=np.linspace(1.0, 3.0, 7), most_small=7),
+    dense, v = np.asarray(A.todense()) if sp.issparse(A) else A, np.linspace(1.0, 3.0, 7)
+    full = np.column_stack([dense, np.ones(30)]) if fit_intercept else dense
+    systems = [
+        Rows.of(full, 7, ridge),
+        Passes(MemoryData(A), ridge),
+        Passes(pieces, ridge),
+        WidePasses(MemoryData(A), ridge, gram=gram_of(A, v), penalty=v, most_small=7),
     ]
     found = []
-    for operator in operators:
-        system = NewtonSystem(operator, ridge, c, D, lambda left: float(np.abs(left).max()), lambda: None)
-        found.append(system.solve(r, g, 1e-12))
-        x, p = found[-1].x, found[-1].p
-        np.testing.assert_allclose(ridge * x + operator.transposed_times(c * p.sum(axis=0)), -r, atol=1e-10)
-        np.testing.assert_allclose(p / D, operator.times(x) + g, atol=1e-9)
+    for system in systems:
+        directions = directions_of(system, c, D, r)
+        x, z, p, _ = directions.refined(*solution_of(directions, g), g, 1e-24)
+        found.append(x)
+        np.testing.assert_allclose(ridge * x + system.sums(c * p.sum(axis=0)), -r, atol=1e-10)
+        np.testing.assert_allclose(z, system.margins(x), atol=1e-9)
+        np.testing.assert_allclose(p / D, z + g, atol=1e-9)
     for other in found[1:]:
-        np.testing.assert_allclose(other.x, found[0].x, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(other, found[0], rtol=1e-8, atol=1e-10)
+
+
+def directions_of(system, c, D, imbalance):
+    """The directions of a state with this D and this imbalance: p = q = 1, and s = t = 1/2D."""
+    boxes = np.stack([np.ones_like(D), np.ones_like(D), 0.5 / D, 0.5 / D])
+    terms = Terms(system, 0.0 * D, 2.0 + 0.0 * D, 0.0 * c, c)
+    return Directions(terms, State(np.zeros_like(imbalance), 0.0 * D, boxes, imbalance, 1.0, 1.0, 1.0))
+
+
+def solution_of(directions, g):
+    """Δx, ÃΔx and Δp by the factor alone."""
+    terms, D = directions.terms, directions.D
+    x, z = terms.system.direction(directions.state.imbalance, terms.mass(D * g))
+    return x, z, D * (z + g)
 
 
 def test_refinement_restores_what_the_factor_loses():
@@ -212,13 +232,13 @@ def test_refinement_restores_what_the_factor_loses():
     A, c, ridge = rng.standard_normal((60, 20)), np.ones(60), np.full(20, 1e-3)
     D = np.where(np.arange(60) < 12, 1e8, 1e-6) * rng.uniform(0.5, 2.0, (1, 60))
     r, g = rng.standard_normal(20), 1e-7 * rng.standard_normal((1, 60))
-    operator, left = Passes(MemoryData(A), intercept=False), {}
-    for most in (0, newton_system.MOST_REFINEMENTS):
+    left = {}
+    for most in (0, interior_steps.MOST_REFINEMENTS):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(newton_system, "MOST_REFINEMENTS", most)
-            system = NewtonSystem(operator, ridge, c, D, lambda v: float(np.abs(v).max()), lambda: None)
-            left[most] = system.size(system.solve(r, g, 0.0).left)
-    assert left[newton_system.MOST_REFINEMENTS] <= 1e-3 * left[0]
+            patch.setattr(interior_steps, "MOST_REFINEMENTS", most)
+            directions = directions_of(Passes(MemoryData(A), ridge), c, D, r)
+            left[most] = np.abs(directions.refined(*solution_of(directions, g), g, 0.0)[3]).max()
+    assert left[interior_steps.MOST_REFINEMENTS] <= 1e-3 * left[0]
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
@@ -231,11 +251,12 @@ def test_with_more_features_than_examples_no_ridge_is_too_small(fit_intercept, s
     ridge, weights = 10.0 ** rng.uniform(-9.0, 9.0, 90 + fit_intercept), 10.0 ** rng.uniform(-4.0, 4.0, 12)
     ridge[90:], weights[3] = 0.0, 0.0
     data = MemoryData(sp.csr_array(A) if storage == "sparse" else A)
-    operator = WidePasses(data, intercept=fit_intercept, penalty=None, most_small=data.d)
+    system = WidePasses(data, ridge, gram=None, penalty=None, most_small=data.d)
     full = np.column_stack([A, np.ones((12, int(fit_intercept)))]).astype(np.longdouble)
     H = np.diag(ridge) + full.T @ (weights[:, None] * full)
     right = np.asarray(H @ rng.standard_normal(len(ridge)), dtype=float)
-    x = operator.curvature(weights, ridge, lambda: None).solve(right)
+    system.factorise(weights)
+    x = system.solved(right)
     scales = np.sqrt(np.diagonal(H)).astype(float)
     reference = np.linalg.solve((H / np.outer(scales, scales)).astype(float), right / scales)
     error = np.asarray(H @ x - right, dtype=float) / scales
@@ -302,12 +323,14 @@ def test_slacks_that_are_zero_leave_the_dual_point_finite():
         X, y, losses.EpsilonInsensitive(0.1), regularizer=regularizers.L1(), lam=0.1, fit_intercept=True
     )
     start = problem.certified_pair(np.zeros(2))
+    extended = np.column_stack([X, np.ones(3)])
     method = interior_point.InteriorPoint(
-        [(problem, start)], Block(problem.data, intercept=True), tol=0.0, corrections=1, largest_system=10
+        [(problem, start)], partial(Rows.of, extended, 2), tol=0.0, corrections=1, largest_system=10
     )
-    boxes = method.best[0].boxes.copy()
+    (search,) = method.searches
+    boxes = search.best.boxes.copy()
     boxes[2:, :, 1] = 0.0
-    method.best[0] = replace(method.best[0], boxes=boxes)
+    search.best = search.best._replace(boxes=boxes)
     for _, _, alpha in method.point(0).points:
         assert np.isfinite(alpha).all()
 
@@ -333,14 +356,14 @@ def test_the_time_limit_is_kept_with_a_true_certificate(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     factorised = []
 
-    class Slow(newton_system.ScaledCholesky):
+    class Slow(step_systems.ScaledCholesky):
         def __init__(self, *args):
             now[0] += 1.0
             factorised.append(now[0])
             super().__init__(*args)
 
-    monkeypatch.setattr(newton_system, "ScaledCholesky", Slow)
-    result = dn.solve(problem, method="interior", tol=1e-10, time_limit=4.5)
+    monkeypatch.setattr(step_systems, "ScaledCholesky", Slow)
+    result = dn.solve(problem, method="interior", tol=1e-10, time_limit=4.5, tuning=GENERAL)
     assert result.status is Status.TIME_LIMIT
     assert len(factorised) == 5  # the last one too late: its step is not taken
     assert whole.certificate.gap < result.certificate.gap < np.inf
@@ -385,13 +408,13 @@ def test_a_number_of_steps_that_depends_little_on_the_penalty():
         problem = problem_for(losses.Hinge(), n=300, d=10, lam=1.0 / (300 * C))
         calls = []
         with pytest.MonkeyPatch.context() as patch:
-            own = NewtonSystem.__init__
+            own = Directions.__init__
 
             def counted(*args, own=own, calls=calls, **options):
                 calls.append(1)
                 own(*args, **options)
 
-            patch.setattr(NewtonSystem, "__init__", counted)
+            patch.setattr(Directions, "__init__", counted)
             assert dn.solve(problem, method="interior", tol=1e-8).converged
         steps.append(len(calls))
     assert max(steps) <= 25
