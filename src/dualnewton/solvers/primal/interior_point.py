@@ -79,7 +79,7 @@ class InteriorPoint(Method):
         self.views = [View(problem, sizes, system_of) for problem in self.problems]
         self.system = self.views[0].terms.system
         self.searches = [
-            Search(view.terms, view.start(pair, single=single), view.losses, crossovers, restricts=False)
+            Search(view.terms, view.start(pair, single=single), view.losses, crossovers, restricts=view.is_ridge)
             for view, (_, pair) in zip(self.views, starts, strict=True)
         ]
 
@@ -95,7 +95,11 @@ class InteriorPoint(Method):
 
     def _advance(self, search: Search, check: Callable[[], None], most: float) -> float:
         """Take a step of a model, and return the number of passes over the data; beyond ``most``, only necessary ones."""
-        return search.advance(fine=True, most=most, corrections=self.corrections, careful=True, check=check)
+        share = search.share
+        passes = share * search.advance(fine=True, most=most / share, corrections=self.corrections, check=check)
+        if search.kept is not None:
+            search.is_over(self.tol)
+        return passes
 
     # The interface of the loop ------------------------------------------------------------------------------------------------
 

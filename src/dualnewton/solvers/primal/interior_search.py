@@ -104,6 +104,11 @@ class Search:
         """Whether rounding has stopped the steps."""
         return self.idle >= PATIENCE
 
+    @property
+    def share(self) -> float:
+        """The share of the examples that are not left out."""
+        return 1.0 if self.kept is None else len(self.kept) / len(self.whole.least)
+
     def advance(self, *, fine: bool, most: float = math.inf, **options: Any) -> float:
         """Take a step, and leave decided examples out; return the passes over the examples that were not left out.
 
@@ -111,7 +116,8 @@ class Search:
         """
         if fine and not self.fine:  # errors of steps that were not refined are in the imbalance
             self.fine, self.state = True, self.terms.at(*self.state[:3], self.state.unit, single=self.state.single)
-        state, moves, passes = step(self.terms, self.state, fine=fine, most=most, **options)
+        before = self.state
+        state, length, passes = step(self.terms, before, fine=fine, most=most, **options)
         if state is None or not math.isfinite(state.gap):
             if passes < most:
                 self.idle = PATIENCE
@@ -119,7 +125,7 @@ class Search:
             self.state, self.idle = state, self.idle + 1
             if state.gap < self.best.gap:
                 self.best, self.gap, self.idle = state, state.gap, 0
-                self._restrict(moves)
+                self._restrict(before, length)
         if self.idle >= PATIENCE and self.kept is not None:
             self._go_back()
         return passes
@@ -168,13 +174,16 @@ class Search:
 
     # Examples that are left out ----------------------------------------------------------------------------------------------
 
-    def _restrict(self, moves: np.ndarray) -> None:
-        """Continue with the undecided examples alone, if they are much fewer."""
+    def _restrict(self, before: State, length: float) -> None:
+        """Continue with the undecided examples alone, if they are much fewer, after a step from ``before`` of this length."""
         terms, state = self.terms, self.state
         n = len(terms.least)
         if self.calm == 0.0 or state.x.size * n < self.crossovers.undecided_entries:
             return
-        chosen = _undecided(terms, state, moves, self.calm)
+        # A slope is decided if a whole step would hardly have moved the margin, compared with its distance from the kink.
+        calm = np.abs(state.boxes[2:] - before.boxes[2:]) < length * self.calm * state.boxes[2:]
+        calm &= state.boxes[:2] < DECIDED * terms.jumps
+        chosen = np.flatnonzero(~(calm[0] | calm[1]).all(axis=0))
         if not 0 < len(chosen) <= self.crossovers.undecided_share * n:
             return
         ends = np.where(state.boxes[0] < state.boxes[1], 0.0, terms.jumps)
@@ -216,10 +225,3 @@ class Search:
         """Continue from the point at which examples were left out first, and leave none out any more."""
         self.state = self.best = self.saved
         self.terms, self.kept, self.p, self.calm, self.gap, self.idle = self.whole, None, None, 0.0, self.best.gap, 0
-
-
-def _undecided(terms: Terms, state: State, moves: np.ndarray, most: float) -> np.ndarray:
-    """Return the examples with an undecided slope; decided margins have moved by at most this fraction from their kinks."""
-    calm = np.abs(moves) < most * state.boxes[2:]
-    calm &= state.boxes[:2] < DECIDED * terms.jumps
-    return np.flatnonzero(~(calm[0] | calm[1]).all(axis=0))

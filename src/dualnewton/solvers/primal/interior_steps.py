@@ -37,16 +37,12 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 
-BOUNDARY = 0.99
+BOUNDARY = 0.995
 """Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
 
 REACH, SPREAD = 0.3, 3.0
 """A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
 at its end back into [μ/SPREAD, μ·SPREAD]."""
-
-SLOW, CENTRAL, SHORTER = 0.1, 1e-2, 20
-"""While μ decreases by no more than the factor ``SLOW``, a careful step is shortened until the products at its end are at least
-``CENTRAL`` times their mean, at most this many times."""
 
 CORRECTED = 1e-4
 """Residual of the linear system, as a fraction of the gap, that is small enough for a step. (Of the predictor only the target of
@@ -70,8 +66,14 @@ SHORTEST = 1e-10
 NOTHING = 1e-18
 """Mean of p s and q t, in units of a margin, below which it is rounding."""
 
-WIDTH = 6.0
+HALVES = np.array([0.5, -0.5])[:, None, None]
+"""½, and −½ for q, whose change is that of p negated."""
+
+WIDTH = 4.0
 """Width, in root mean square residuals of the least-squares fit, over which a slope rises by its jump at the start."""
+
+EXPECTED = 0.5
+"""Expected root mean square residual of a least-squares fit, as a fraction of the deviation of the kinks."""
 
 INSIDE, APART = 0.1, 1.0
 """At the start p and q are at least ``INSIDE`` of the jump, and s and t at least ``APART`` root mean square residuals."""
@@ -236,14 +238,15 @@ class Directions:
         self.terms, self.state, self.most, self.products, self.weak = terms, state, most, 0, False
         self.values, self.slacks = values, slacks = state.boxes[:2], state.boxes[2:]
         self.ratio = ratio = slacks / values
-        self.D = 1.0 / (ratio[0] + ratio[1])
-        self.possible = terms.system.factorise(terms.mass(self.D), check=check, single=state.single)
+        self.D = D = ratio[0] + ratio[1]
+        np.divide(1.0, D, out=D)
+        self.possible = terms.system.factorise(terms.mass(D), check=check, single=state.single)
 
     def predicted(self) -> tuple[float, np.ndarray]:
         """Return μ at the end of the longest step towards p s = q t = 0, and Δp Δs/p + s and Δq Δt/q + t, negated.
 
-        With u = Δp/p and Δq/q the slacks change by −(1 + u) of themselves, and Σ Δp Δs + Δq Δt = −Σ Δp Δz. In h = u + ½ both
-        the longest step, 1/max(−u, 1 + u), and u(1 + u) are even.
+        With u = Δp/p or Δq/q the slacks change by −(1 + u) of themselves, and Σ Δp Δs + Δq Δt = −Σ Δp Δz. The longest step,
+        1/max(−u, 1 + u), and u(1 + u) depend on h = (u + ½)² alone.
         """
         terms, state = self.terms, self.state
         _, z = terms.system.direction(state.imbalance, terms.mass(self.D * state.r))
@@ -253,8 +256,7 @@ class Directions:
         if terms.live is not None:
             dp *= terms.live
         h = dp / self.values
-        np.negative(h[1], out=h[1])
-        h += 0.5
+        h += HALVES
         h *= h
         length = 1.0 / max(1.0, 0.5 + math.sqrt(float(np.maximum.reduce(h, axis=None))))
         reached = (1.0 - length) * state.mu - length**2 * float(terms.fold(dp) @ z) / terms.count
@@ -330,22 +332,12 @@ class Directions:
         """Return p s and q t at a multiple of a direction."""
         return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
 
-    def central(self, direction: Direction, length: float) -> float:
-        """Shorten a step until no product p s or q t is much smaller than their mean, which would make the next steps short."""
-        for _ in range(SHORTER):
-            there = self.products_at(direction, length)
-            there = there if self.terms.live is None else there[..., self.terms.live]
-            if float(there.min()) >= CENTRAL * float(there.mean()):
-                break
-            length *= 0.9
-        return length
-
 
 class Taken(NamedTuple):
-    """The state after a step (None if there is none), the direction of s and t, and the passes over the data."""
+    """The state after a step (None if there is none), the multiple of the direction, and the passes over the data."""
 
     state: State | None
-    moves: Any
+    length: float
     passes: float
 
 
@@ -355,7 +347,6 @@ def step(
     *,
     fine: bool,
     corrections: int = 0,
-    careful: bool = False,
     check: Callable[[], None] | None = None,
     most: float = math.inf,
 ) -> Taken:
@@ -370,8 +361,6 @@ def step(
         Whether solutions of the linear system are refined.
     corrections : int
         Limit on centrality corrections: each costs two or three products with the data, and saves some steps.
-    careful : bool
-        Whether a step that does not decrease μ by much is shortened until it ends near the central path.
     check : callable, optional
         Called between large pieces of work; may raise an exception.
     most : float
@@ -379,11 +368,11 @@ def step(
     """
     mu = state.mu
     if not mu > NOTHING * state.unit:
-        return Taken(None, None, 0.0)
+        return Taken(None, 0.0, 0.0)
     # 1.
     directions = Directions(terms, state, check, 2.0 * (most - 1.0))
     if not directions.possible:
-        return Taken(None, None, 1.0)
+        return Taken(None, 0.0, 1.0)
     # 2.
     reached, change = directions.predicted()
     target = min(max(reached / mu, 0.0), 1.0) ** 3 * mu
@@ -398,7 +387,6 @@ def step(
             state._replace(single=False),
             fine=fine,
             corrections=corrections,
-            careful=careful,
             check=check,
             most=most - spent,
         )
@@ -419,18 +407,21 @@ def step(
         check()
     passes = 1.0 + 0.5 * directions.products
     length = min(1.0, max(BOUNDARY, 1.0 - mu / state.unit) * taken.length)
-    if careful and target > SLOW * mu:
-        length = directions.central(taken, length)
     if not length > SHORTEST:
-        return Taken(None, None, passes)
-    r, boxes = state.r + length * taken.z[None], state.boxes + length * taken.way
+        return Taken(None, 0.0, passes)
+    x, z, boxes, _, left = taken  # in place: the direction is not used any more
+    x *= length
+    x += state.x
+    z *= length
+    r = state.r + z[None]
+    boxes *= length
+    boxes += state.boxes
     # The imbalance is linear in x and p, so that the residual of the linear system gives it without another product.
     imbalance = (1.0 - length) * state.imbalance
     if fine:
-        imbalance += length * taken.left
+        imbalance += length * left
         take_up(boxes, r)
-    found = terms.at(state.x + length * taken.x, r, boxes, state.unit, imbalance, single=state.single)
-    return Taken(found, taken.way[2:], passes)
+    return Taken(terms.at(x, r, boxes, state.unit, imbalance, single=state.single), length, passes)
 
 
 def take_up(boxes: np.ndarray, r: np.ndarray) -> None:
@@ -441,27 +432,27 @@ def take_up(boxes: np.ndarray, r: np.ndarray) -> None:
     boxes[3] += np.where((off > 0.0) == down, 0.0, off)
 
 
-def started(terms: Terms) -> State | None:
-    """Return the least-squares fit to the kinks, with slopes that rise linearly over ``WIDTH`` root mean square residuals."""
+def started(terms: Terms, *, single: bool = False) -> State | None:
+    """Return a least-squares fit to the kinks, with slopes that rise linearly over ``WIDTH`` root mean square residuals.
+
+    With slopes p = J (½ + r/width) the first optimality condition is that of a least-squares fit.
+    """
     system, (several, n) = terms.system, terms.kinks.shape
     c = np.ones(n) if terms.c is None else terms.c
-    total = float(np.add.reduce(c))
-    targets = terms.fold(terms.kinks) / several
-    if (x := system.fitted(targets, c, 1.0)) is None:
-        return None
-    off = system.margins(x) - targets
-    unit = math.sqrt(float(c @ (off * off)) / total) or 1.0
-    # With slopes p = J (½ + r/width) the first optimality condition is that of a least-squares fit.
-    width = WIDTH * unit
-    steepness = width / (float(np.add.reduce(terms.jumps, axis=None)) / n)
+    targets, share = terms.fold(terms.kinks) / several, 1.0 / float(np.add.reduce(c))
+    off = targets - share * float(c @ targets)
+    unit = EXPECTED * math.sqrt(share * float(c @ (off * off))) or 1.0
+    steepness = WIDTH * unit / (float(np.add.reduce(terms.jumps, axis=None)) / n)
     middle = terms.least + terms.fold(0.5 * terms.jumps)
     x = system.fitted(targets - steepness * middle, c, steepness)
     if x is None or not math.isfinite(float(x @ x)):
         return None
-    r = system.margins(x) - terms.kinks
+    z = system.margins(x)
+    r, off = z - terms.kinks, z - targets
+    unit = math.sqrt(share * float(c @ (off * off))) or 1.0
     boxes = np.empty((4, *r.shape))
     p, q, s, t = boxes
-    np.divide(r, width, out=p)
+    np.divide(r, WIDTH * unit, out=p)
     p += 0.5
     np.maximum(p, INSIDE, out=p)
     np.minimum(p, 1.0 - INSIDE, out=p)
@@ -470,4 +461,4 @@ def started(terms: Terms) -> State | None:
     np.maximum(-r, 0.0, out=s)
     s += APART * unit
     np.add(s, r, out=t)
-    return terms.at(x, r, boxes, unit)
+    return terms.at(x, r, boxes, unit, single=single)

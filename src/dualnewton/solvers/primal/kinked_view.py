@@ -17,8 +17,11 @@ import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.solvers.primal.interior_steps import State, Terms
+from dualnewton.solvers.primal.interior_steps import State, Terms, started
 from dualnewton.solvers.primal.step_systems import Coordinates, System
+
+COLD = 0.5
+"""Relative gap of a start above which the least-squares fit is better."""
 
 START = 2.0
 """s and t start with this multiple of the root mean square distance of a margin from its kinks."""
@@ -94,12 +97,19 @@ class View:
         """Whether the penalty is quadratic; if it is not, the problem is a linear program."""
         return bool(self.ridge.any())
 
+    @property
+    def is_ridge(self) -> bool:
+        """Whether the penalty is quadratic in every coefficient, and nothing else."""
+        return not self.thresholds and bool(self.ridge[: self.rows.d].all())
+
     def losses(self, z: np.ndarray) -> np.ndarray:
         """The losses of the examples for their margins without offset; for a penalty without thresholds."""
         return np.asarray(self.rows.loss.value(z + self.rows.o, self.rows.y))
 
     def start(self, pair: CertifiedPair, *, single: bool) -> State:
-        """Return an interior point; it is nearer to the pair if the gap of the pair is smaller."""
+        """Return an interior point: the least-squares fit, or one that is nearer to the pair the smaller the pair's gap is."""
+        if self.is_ridge and pair.certificate.relative_gap > COLD and (fit := started(self.terms, single=single)):
+            return fit
         terms, x = self.terms, np.append(pair.w, pair.intercept) if self.rows.fit_intercept else np.array(pair.w)
         r = terms.system.margins(x) - terms.kinks
         unit = START * math.sqrt(float(np.square(r).mean())) or 1.0

@@ -45,10 +45,10 @@ class System:
     restricts = False  # whether a step may leave examples out
 
     def __init__(self, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> None:
-        self.ridge, self.d = ridge, d
-        free = ridge == 0.0
-        self.halves = np.divide(0.5, ridge, out=np.zeros_like(ridge), where=~free)
-        self.loose = None if not free.any() else free * 1.0 if units is None else np.where(free, units, 0.0)
+        self.ridge, self.d, self.loose = ridge, d, None
+        if not ridge.all():
+            self.loose = np.where(ridge > 0.0, 0.0, 1.0 if units is None else units)
+        self.halves = 0.5 / ridge if self.loose is None else np.divide(0.5, ridge, out=0.0 * ridge, where=ridge > 0.0)
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         """ãᵀx of each example."""
@@ -121,7 +121,6 @@ class Rows(System):
         self.columns, self.by_rows = columns, len(columns) >= LONG
         self.scaled, self.H = np.empty_like(columns), np.empty((len(ridge), len(ridge)))
         self.diagonal = self.H.reshape(-1)[:: len(ridge) + 1]
-        self.plain: np.ndarray | None = None
 
     @classmethod
     def of(cls, rows: np.ndarray, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> Rows:
@@ -137,15 +136,6 @@ class Rows(System):
     def direction(self, imbalance: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         dx = np.asarray(dpotrs(self.factor, -(imbalance + self.columns @ mass), lower=1, overwrite_b=1)[0])
         return dx, dx @ self.columns
-
-    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float) -> np.ndarray | None:
-        if self.plain is None:
-            self._weigh(c)
-            self.plain = self.H.copy()
-        np.copyto(self.H, self.plain)
-        self.diagonal += width * self.ridge
-        self.factor = _cholesky(self.H.T)
-        return None if self.factor is None else self.solved(self.columns @ (c * targets))
 
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check = None, single: bool = False) -> bool:  # noqa: ARG002
         self._weigh(weights)
@@ -178,6 +168,7 @@ class Passes(System):
     def __init__(self, data: Data, ridge: np.ndarray, units: np.ndarray | None = None) -> None:
         super().__init__(data.d, ridge, units)
         self.data, self.intercept = data, len(ridge) > data.d
+        self.restricts = data.capabilities.whole and data.capabilities.subsets
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         return self.data.times(x[:-1]) + x[-1] if self.intercept else self.data.times(x)
@@ -196,6 +187,10 @@ class Passes(System):
     def solved(self, right: np.ndarray) -> np.ndarray:
         found: np.ndarray = self.factor.solve(right)
         return found
+
+    def restricted(self, kept: np.ndarray) -> Passes:
+        """Return the system of some examples."""
+        return Passes(self.data.subset(kept), self.ridge)
 
     def close(self) -> None:
         """Release the threads of the data."""
@@ -230,6 +225,7 @@ class WidePasses(Passes):
     ) -> None:
         super().__init__(data, ridge, units)
         self.gram, self.penalty, self.most_small, self.rows = gram, penalty, most_small, data.rows(slice(None))
+        self.restricts = False  # an n×n matrix
 
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check, single: bool) -> bool:  # noqa: ARG002
         own = ridge[: self.d]
