@@ -45,13 +45,17 @@ SCHEMES: dict[str | None, Any] = {
 """Outer schemes by the name in ``scheme`` of an objective; None for a problem that needs none."""
 
 
+TOGETHER: dict[str | None, str] = {"newton": "together", "kinks": "several_kinks"}
+"""The module in which several models of a family take their steps together."""
+
+
 def direct_solver(plan: Plan) -> Solvers:
     """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
     solve = _direct(plan.inner or plan.family).solve
     if plan.passes:
         solve = partial(solve, passes=plan.passes, whole=plan.whole)
     if plan.together:
-        together = partial(_direct("together").solve, alone=solve)
+        together = partial(_direct(TOGETHER[plan.inner or plan.family]).solve, alone=solve)
         return together if plan.inner is None else partial(_direct(plan.family).solve_together, inner=together)
     if plan.inner is not None:
         solve = partial(_direct(plan.family).solve, inner=solve, directions=plan.directions)

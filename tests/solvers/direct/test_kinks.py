@@ -261,7 +261,8 @@ def test_the_general_method_goes_on_where_no_step_is_possible(monkeypatch):
 
 
 def test_several_classes_share_the_rows():
-    X, score, _ = drawn(300, 7)
+    """More entries than are batched: one class after the other, each as if it were alone."""
+    X, score, _ = drawn(2000, 7)
     y = np.digitize(score, [-0.5, 0.5])
     model = dn.LinearSVC(loss="hinge", tol=1e-6).fit(X, y)
     for k, part in enumerate(model.certificate_):

@@ -70,7 +70,7 @@ class Search:
         Current value of ``CALM``; 0 if no examples are left out.
     """
 
-    REMEMBERED = ("state", "best", "idle", "value", "gap", "fine", "calm", "kept", "p", "saved")
+    POINTS, OTHERS = ("state", "best", "saved"), ("idle", "value", "gap", "fine", "calm", "kept", "p")
 
     def __init__(
         self,
@@ -89,13 +89,16 @@ class Search:
         self.p: Any = None
         self.saved = state
 
-    def known(self) -> tuple[Any, ...]:
+    def known(self) -> tuple[tuple[Any, ...], ...]:
         """Return what is remembered between steps, as plain data."""
-        return tuple(getattr(self, name) for name in self.REMEMBERED)
+        points = tuple(tuple(getattr(self, name)) for name in self.POINTS)
+        return (*points, tuple(getattr(self, name) for name in self.OTHERS))
 
-    def restore(self, known: tuple[Any, ...]) -> None:
+    def restore(self, known: tuple[tuple[Any, ...], ...]) -> None:
         """Continue from what was remembered."""
-        for name, value in zip(self.REMEMBERED, known, strict=True):
+        for name, fields in zip(self.POINTS, known, strict=False):
+            setattr(self, name, State(*fields))
+        for name, value in zip(self.OTHERS, known[-1], strict=True):
             setattr(self, name, value)
         self.terms = self.whole if self.kept is None else self.whole.restricted(self.kept, self.p)
 
@@ -223,5 +226,5 @@ class Search:
 
     def _go_back(self) -> None:
         """Continue from the point at which examples were left out first, and leave none out any more."""
-        self.state = self.best = self.saved
+        self.state = self.best = self.saved._replace(single=self.state.single)
         self.terms, self.kept, self.p, self.calm, self.gap, self.idle = self.whole, None, None, 0.0, self.best.gap, 0

@@ -44,6 +44,10 @@ REACH, SPREAD = 0.3, 3.0
 """A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
 at its end back into [μ/SPREAD, μ·SPREAD]."""
 
+CENTRAL, SHORTER = 1e-2, 20
+"""If rounding limits the accuracy of a step, it is shortened until the products at its end are at least ``CENTRAL`` times their
+mean, at most this many times."""
+
 CORRECTED = 1e-4
 """Residual of the linear system, as a fraction of the gap, that is small enough for a step. (Of the predictor only the target of
 μ and a second-order term are used: it is not refined.)"""
@@ -69,7 +73,7 @@ NOTHING = 1e-18
 HALVES = np.array([0.5, -0.5])[:, None, None]
 """½, and −½ for q, whose change is that of p negated."""
 
-WIDTH = 4.0
+WIDTH = 6.0
 """Width, in root mean square residuals of the least-squares fit, over which a slope rises by its jump at the start."""
 
 EXPECTED = 0.5
@@ -290,6 +294,8 @@ class Directions:
     def balancing(self) -> np.ndarray:
         """Return the change of p that removes the imbalance, as accurately as refinement can."""
         terms, nothing = self.terms, np.zeros_like(self.D)
+        if not self.possible:
+            return nothing
         x, z = terms.system.direction(self.state.imbalance, terms.mass(nothing))
         p = self.refined(x, z, self.D * z, nothing, 0.0)[2]
         return p if terms.live is None else p * terms.live
@@ -331,6 +337,16 @@ class Directions:
     def products_at(self, direction: Direction, length: float) -> np.ndarray:
         """Return p s and q t at a multiple of a direction."""
         return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
+
+    def central(self, direction: Direction, length: float) -> float:
+        """Shorten a step until no product p s or q t is much smaller than their mean, which would make the next steps short."""
+        for _ in range(SHORTER):
+            there = self.products_at(direction, length)
+            there = there if self.terms.live is None else there[..., self.terms.live]
+            if float(there.min()) >= CENTRAL * float(there.mean()):
+                break
+            length *= 0.9
+        return length
 
 
 class Taken(NamedTuple):
@@ -407,6 +423,8 @@ def step(
         check()
     passes = 1.0 + 0.5 * directions.products
     length = min(1.0, max(BOUNDARY, 1.0 - mu / state.unit) * taken.length)
+    if directions.weak:
+        length = directions.central(taken, length)
     if not length > SHORTEST:
         return Taken(None, 0.0, passes)
     x, z, boxes, _, left = taken  # in place: the direction is not used any more
@@ -444,7 +462,7 @@ def started(terms: Terms, *, single: bool = False) -> State | None:
     unit = EXPECTED * math.sqrt(share * float(c @ (off * off))) or 1.0
     steepness = WIDTH * unit / (float(np.add.reduce(terms.jumps, axis=None)) / n)
     middle = terms.least + terms.fold(0.5 * terms.jumps)
-    x = system.fitted(targets - steepness * middle, c, steepness)
+    x = system.fitted(targets - steepness * middle, c, steepness, single=single)
     if x is None or not math.isfinite(float(x @ x)):
         return None
     z = system.margins(x)

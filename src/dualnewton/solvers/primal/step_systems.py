@@ -94,11 +94,9 @@ class System:
         """½ Σ ridge_j x_j²."""
         return 0.5 * float(self.ridge @ (x * x))
 
-    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float) -> np.ndarray | None:
+    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float, *, single: bool) -> np.ndarray | None:
         """argmin_x Σ_i c_i (ã_iᵀx − target_i)²/(2 width) + ½ Σ ridge_j x_j²."""
-        if not self.factorise(c / width):
-            return None
-        return self.solved(self.sums(c * targets / width))
+        return self.solved(self.sums(c * targets / width)) if self.factorise(c / width, single=single) else None
 
     def model(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Return w and b."""
@@ -121,6 +119,7 @@ class Rows(System):
         self.columns, self.by_rows = columns, len(columns) >= LONG
         self.scaled, self.H = np.empty_like(columns), np.empty((len(ridge), len(ridge)))
         self.diagonal = self.H.reshape(-1)[:: len(ridge) + 1]
+        self.plain: np.ndarray | None = None
 
     @classmethod
     def of(cls, rows: np.ndarray, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> Rows:
@@ -137,10 +136,20 @@ class Rows(System):
         dx = np.asarray(dpotrs(self.factor, -(imbalance + self.columns @ mass), lower=1, overwrite_b=1)[0])
         return dx, dx @ self.columns
 
+    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float, *, single: bool) -> np.ndarray | None:  # noqa: ARG002
+        if self.plain is None:  # classes share it
+            self._weigh(c)
+            self.plain = self.H.copy()
+        np.divide(self.plain, width, out=self.H)
+        return self.solved(self.sums(c * targets / width)) if self._factorise(self.ridge) else None
+
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check = None, single: bool = False) -> bool:  # noqa: ARG002
         self._weigh(weights)
+        return self._factorise(ridge)
+
+    def _factorise(self, ridge: np.ndarray) -> bool:
         self.diagonal += ridge
-        self.factor = _cholesky(self.H.T)
+        self.factor = cholesky(self.H.T)
         return self.factor is not None
 
     def _weigh(self, weights: np.ndarray) -> None:
@@ -224,7 +233,7 @@ class WidePasses(Passes):
         most_small: int,
     ) -> None:
         super().__init__(data, ridge, units)
-        self.gram, self.penalty, self.most_small, self.rows = gram, penalty, most_small, data.rows(slice(None))
+        self.gram, self.v, self.most_small, self.rows = gram, penalty, most_small, data.rows(slice(None))
         self.restricts = False  # an n×n matrix
 
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check, single: bool) -> bool:  # noqa: ARG002
@@ -233,8 +242,8 @@ class WidePasses(Passes):
         return True
 
     def _factor(self, weights: np.ndarray, ridge: np.ndarray, own: np.ndarray, check: Check) -> Any:
-        if self.gram is not None and self.penalty is not None:
-            return Woodbury(self.rows, weights, own, self.gram * (self.penalty[0] / own[0]), intercept=self.intercept)
+        if self.gram is not None and self.v is not None:
+            return Woodbury(self.rows, weights, own, self.gram * (self.v[0] / own[0]), intercept=self.intercept)
         mass = self.data.column_norms(weights)
         small = np.flatnonzero(mass > CANCELLED * own)
         if not small.size:
@@ -331,12 +340,12 @@ class Gram:
         scaled = self.K * self.roots
         scaled *= self.roots[:, None]
         scaled.ravel()[:: self.n + 1] += self.lamn
-        self.factor = _cholesky(scaled.T)
+        self.factor = cholesky(scaled.T)
         if self.factor is not None and self.intercept:
             self.along = self._solved(self.roots)
         return self.factor is not None
 
-    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float) -> np.ndarray | None:
+    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float, *, single: bool) -> np.ndarray | None:  # noqa: ARG002
         """Return the least-squares fit to the targets: see :meth:`Rows.fitted`."""
         zeros = np.zeros(self.n + self.intercept)
         return self.direction(zeros, -c * targets / width)[0] if self.factorise(c / width) else None
@@ -429,12 +438,14 @@ class Split:
         return x
 
 
-def _cholesky(H: np.ndarray) -> np.ndarray | None:
+def cholesky(H: np.ndarray) -> np.ndarray | None:
     """Return the lower Cholesky factor of H, in Fortran order; None if rounding has made it indefinite."""
     factor, failed = dpotrf(H, lower=1, clean=0)
     for lift in LIFTS:
         if not failed:
             break
-        H.ravel("K")[:: len(H) + 1] *= 1.0 + lift
+        diagonal = H.ravel("K")[:: len(H) + 1]
+        diagonal *= 1.0 + lift
+        diagonal[diagonal == 0.0] = 1.0  # a feature without entries or penalty
         factor, failed = dpotrf(H, lower=1, clean=0)
     return None if failed else factor
