@@ -21,7 +21,7 @@ from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run.result import Status
 from dualnewton.solvers.primal import interior_point, step_systems
 from dualnewton.solvers.primal.interior_steps import Directions
-from dualnewton.solvers.primal.step_systems import Rows
+from dualnewton.solvers.primal.step_systems import Passes, Rows
 from judged import assert_certificate_is_true
 from kinked_cases import Quantile, problem_for
 from tables import load, name_of
@@ -209,6 +209,31 @@ def test_the_first_matrices_are_in_single_precision_and_the_last_are_not(monkeyp
     assert asked[0]
     assert not asked[-1]
     assert asked == sorted(asked, reverse=True)  # once in double precision, always
+
+
+def test_decided_examples_are_left_out_and_resuming_changes_no_bit():
+    """The last steps are over few rows; a method restored in the middle takes the same steps."""
+    problem = problem_for(losses.Hinge(), n=4000, d=12, lam=1e-4, fit_intercept=True)
+    start, kept = problem.certified_pair(np.zeros(12)), []
+
+    def method():
+        return interior_point.InteriorPoint(
+            [(problem, start)], partial(Passes, problem.data), tol=1e-8, corrections=1, largest_system=100
+        )
+
+    one = method()
+    for _ in range(6):
+        one.step(None, np.inf, np.inf)
+        (search,) = one.searches
+        kept.append(problem.n if search.kept is None else len(search.kept))
+        other = method()
+        other.restore(one.state())
+        one.step(None, np.inf, np.inf)
+        other.step(None, np.inf, np.inf)
+        np.testing.assert_array_equal(one.searches[0].best.x, other.searches[0].best.x)
+    assert kept[0] == problem.n
+    assert min(kept) <= 0.2 * problem.n
+    assert_certificate_is_true(problem, dn.solve(problem, method="interior", tol=1e-8, tuning=GENERAL))
 
 
 def test_a_start_near_the_solution_saves_steps():
