@@ -295,7 +295,7 @@ class Loss(RoundingErrors):
     def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return a point near α with every −α_i in the domain of φ*."""
         low, high = self.domain(y)
-        return -np.clip(-alpha, low, high)
+        return -np.minimum(np.maximum(-alpha, low), high)  # branch-free, unlike np.clip
 
     def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
         """Return a point near α with Σ c_i α_i = 0, by scaling down the entries of the sign with the larger weighted sum.

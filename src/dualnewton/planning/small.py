@@ -164,6 +164,7 @@ FAMILIES = {
         "interior",
         "interior-point steps on one dense block of rows",
         scheme="smoothing",
+        together=True,
         yields=_yields_to_rounds,
     ),
     "huber": Family(
@@ -211,9 +212,12 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
     """Whether several models of one column are so small that they take their steps at once, or have one Hessian for all.
 
-    Losses without γ may need shorter steps, which differ between models.
+    Losses without γ may need shorter steps, which differ between models. Those with kinks take interior-point steps: from some
+    size on, each model is faster alone, without its decided examples.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
+    if problem.scheme == "smoothing":
+        return few and problem.d <= problem.n and problem.n * problem.d <= tuning.kinks_together
     return (few or _share_hessian(problem)) and problem.columns == 1 and problem.loss.gamma is not None
 
 

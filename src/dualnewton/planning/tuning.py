@@ -56,6 +56,8 @@ class Tuning(Crossovers):
         Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     together_entries : int
         Largest number of entries of X, times the number of models, for which Newton steps of small models are batched.
+    kinks_together : int
+        Largest number of entries of X for which interior-point steps of several models are batched.
     thread_entries, sparse_thread_entries : int
         Entries of dense and of sparse rows for each thread that is counted on.
     small_entries : int
@@ -272,6 +274,7 @@ class Tuning(Crossovers):
     class_hessian: float = 8.0
     dense_pairs: float = 0.02
     together_entries: int = 1 << 17
+    kinks_together: int = 1 << 13
     thread_entries: int = 1 << 19
     sparse_thread_entries: int = 1 << 17
     small_entries: int = 1 << 17

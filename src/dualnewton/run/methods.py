@@ -24,7 +24,7 @@ from dualnewton.planning.tuning import Tuning
 from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
-from dualnewton.solvers.direct.block import Solvers, one_by_one
+from dualnewton.solvers.direct.block import Block, Solvers, one_by_one
 from dualnewton.solvers.direct.method import Direct
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.kinked import KinkedSweeps
@@ -45,13 +45,17 @@ SCHEMES: dict[str | None, Any] = {
 """Outer schemes by the name in ``scheme`` of an objective; None for a problem that needs none."""
 
 
+TOGETHER: dict[str | None, str] = {"newton": "together", "kinks": "several_kinks"}
+"""The module in which several models of a family take their steps together."""
+
+
 def direct_solver(plan: Plan) -> Solvers:
     """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
     solve = _direct(plan.inner or plan.family).solve
     if plan.passes:
         solve = partial(solve, passes=plan.passes, whole=plan.whole)
     if plan.together:
-        together = partial(_direct("together").solve, alone=solve)
+        together = partial(_direct(TOGETHER[plan.inner or plan.family]).solve, alone=solve)
         return together if plan.inner is None else partial(_direct(plan.family).solve_together, inner=together)
     if plan.inner is not None:
         solve = partial(_direct(plan.family).solve, inner=solve, directions=plan.directions)
@@ -128,29 +132,31 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
 
 
 def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, runs: Any) -> Method:
+    from dualnewton.solvers.primal.curvature import gram_of
     from dualnewton.solvers.primal.interior_point import InteriorPoint
-    from dualnewton.solvers.primal.newton_system import Block, Operator, Passes, WidePasses
+    from dualnewton.solvers.primal.step_systems import Passes, Rows, WidePasses
 
     problem, tuning = starts[0][0], request.tuning
     if (sample := sample_size(problem, tuning)) is not None:
         return Aggregation(starts, request, runs, sample=sample)
     data, intercept = problem.data, problem.unit.fit_intercept
-    operator: Operator
+    system_of: Any
     if by_rows(problem):
         form = problem.regularizer.form
         penalty = np.ones(data.d) if form.weights is None else form.weights
-        common = penalty if form.is_quadratic else None
-        operator = WidePasses(data, intercept=intercept, penalty=common, most_small=tuning.largest_matrix)
+        gram = gram_of(data.rows(slice(None)), penalty) if form.is_quadratic else None
+        system_of = partial(WidePasses, data, gram=gram, penalty=penalty, most_small=tuning.largest_matrix)
     elif fits_one_block(problem, tuning):
-        operator = Block(data, intercept=intercept)
+        block = Block(data)
+        system_of = partial(Rows.of, block.extended if intercept else block.rows, data.d)
     else:
-        ready = prepared(data, compiled=plan.compiled, tuning=tuning)
-        operator = Passes(ready, intercept=intercept)
+        system_of = partial(Passes, prepared(data, compiled=plan.compiled, tuning=tuning))
     return InteriorPoint(
         starts,
-        operator,
+        system_of,
         tol=request.tol,
         corrections=corrections(problem, tuning),
+        crossovers=tuning,
         largest_system=tuning.kink_system,
         single=in_single(problem, tuning),
     )

@@ -17,8 +17,9 @@ from dualnewton import losses, regularizers
 from dualnewton.objective.certificates import certify_pairs
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct import kinks, step_systems
+from dualnewton.solvers.direct import kinks
 from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.primal import interior_search, step_systems
 from tuned import GENERAL
 
 LOSSES = [
@@ -124,18 +125,18 @@ def test_examples_that_are_decided_are_left_out(monkeypatch):
 @pytest.mark.parametrize("decided", [0.45, 0.25])
 def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     """Whatever is taken for decided: the gap of all examples decides."""
-    monkeypatch.setattr(kinks, "DECIDED", decided)
-    monkeypatch.setattr(kinks, "CALM", 1e3)
-    monkeypatch.setattr(kinks, "RIPE", np.inf)
+    monkeypatch.setattr(interior_search, "DECIDED", decided)
+    monkeypatch.setattr(interior_search, "CALM", 1e3)
+    monkeypatch.setattr(interior_search, "RIPE", np.inf)
     seen = {name: [] for name in ("_widen", "_go_back")}
     for name, calls in seen.items():
-        original = getattr(kinks.Search, name)
+        original = getattr(interior_search.Search, name)
 
         def counted(*args, calls=calls, original=original):
             calls.append(len(args))
             return original(*args)
 
-        monkeypatch.setattr(kinks.Search, name, counted)
+        monkeypatch.setattr(interior_search.Search, name, counted)
     X, score, _ = drawn(400, 12)
     for loss in LOSSES:
         problem = dn.Problem(X, labels(loss, score), loss, lam=1e-3, fit_intercept=True)
@@ -251,7 +252,7 @@ def test_limits_leave_a_point_that_is_certified():
 
 
 def test_the_general_method_goes_on_where_no_step_is_possible(monkeypatch):
-    monkeypatch.setattr(kinks.Path, "step", lambda *_, **__: False)
+    monkeypatch.setattr(kinks, "started", lambda *_: None)
     X, score, _ = drawn(90, 7)
     problem = dn.Problem(X, score, losses.Quantile(0.3), lam=1e-4, fit_intercept=True)
     result = dn.solve(problem, tol=1e-8)
@@ -260,7 +261,8 @@ def test_the_general_method_goes_on_where_no_step_is_possible(monkeypatch):
 
 
 def test_several_classes_share_the_rows():
-    X, score, _ = drawn(300, 7)
+    """More entries than are batched: one class after the other, each as if it were alone."""
+    X, score, _ = drawn(2000, 7)
     y = np.digitize(score, [-0.5, 0.5])
     model = dn.LinearSVC(loss="hinge", tol=1e-6).fit(X, y)
     for k, part in enumerate(model.certificate_):

@@ -26,7 +26,6 @@ from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Status
-from dualnewton.solvers.primal.kinked_view import root_mean_squares
 from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 SAMPLED = 1e-4
@@ -205,6 +204,8 @@ class Aggregation(OuterMethod):
 
 def _divided(problem: Any, state: State, count: int) -> State:
     """Keep the given number of rows whose margins are nearest to a kink, in units of the effect of an error of w."""
+    from dualnewton.solvers.primal.kinked_view import root_mean_squares
+
     pieces, distance = _pieces(problem, state.w, state.intercept)
     scores = problem.data.row_scores(1.0 / np.square(root_mean_squares(problem.data)))
     distance /= np.sqrt(1.0 + scores)

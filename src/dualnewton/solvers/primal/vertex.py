@@ -17,7 +17,6 @@ import numpy as np
 
 from dualnewton.matrix import linear
 from dualnewton.solvers.primal.kinked_view import View
-from dualnewton.solvers.primal.newton_system import Operator
 
 CANDIDATES = 3
 """Number of candidate kinks for a basis, per entry of x."""
@@ -38,16 +37,14 @@ Pair = tuple[np.ndarray, np.ndarray]
 """x and p."""
 
 
-def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray, curvature: np.ndarray) -> Pair | None:
+def vertex_near(view: View, x: np.ndarray, p: np.ndarray, curvature: np.ndarray) -> Pair | None:
     """Return x and p of the vertex; None if the chosen kinks do not determine it.
 
     Parameters
     ----------
     view : View
         The problem.
-    operator : Operator
-        Products with Ã, of the data and the thresholds.
-    x, boxes : arrays
+    x, p : arrays
         The interior point.
     curvature : array of shape (M, N)
         D.
@@ -55,23 +52,24 @@ def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray
     basis = _basis(view, view.c * curvature)
     if basis is None:
         return None
+    terms, system = view.terms, view.terms.system
     B, free, places, examples, zeros = basis.rows, basis.free, basis.places, basis.examples, basis.zeros
     inside, units = B[:, free] * view.units[free], view.units[free]
     # 1. x, corrected from its current value: along directions that no kink determines, it is unchanged.
     x = np.where(free, x, 0.0)
     for _ in range(REFINED):
-        x[free] += units * np.linalg.lstsq(inside, view.kinks[places, examples] - B @ x, rcond=None)[0]
+        x[free] += units * np.linalg.lstsq(inside, terms.kinks[places, examples] - B @ x, rcond=None)[0]
     x[examples[examples >= view.n] - view.n] = 0.0
     # 2. p: at an end of the jump for margins not on a kink; unchanged on kinks outside the basis (repeated examples).
-    beyond = operator.times(x) - view.kinks
-    off = np.abs(beyond) > TIE * float(np.abs(view.kinks).max())
-    p = np.where(off, np.where(beyond > 0.0, view.jumps, 0.0), boxes[0])
+    beyond = system.margins(x) - terms.kinks
+    off = np.abs(beyond) > TIE * float(np.abs(terms.kinks).max())
+    p = np.where(off, np.where(beyond > 0.0, terms.jumps, 0.0), p)
     p[places, examples] = p[basis.zero_places, view.n + zeros] = 0.0
-    left = -operator.transposed_times(view.c * view.slopes(p))
+    left = -system.sums(terms.slopes(p))
     mass = np.linalg.lstsq(inside.T, units * left[free], rcond=None)[0]
     of_zeros = view.units[zeros] * (left - mass @ B)[zeros]
     places, examples = np.append(places, basis.zero_places), np.append(examples, view.n + zeros)
-    taken, jumps = np.append(mass, of_zeros) / view.c[examples], view.jumps[places, examples]
+    taken, jumps = np.append(mass, of_zeros) / view.c[examples], terms.jumps[places, examples]
     if np.any((taken < -OUTSIDE * jumps) | (taken > (1.0 + OUTSIDE) * jumps)):
         return None
     p[places, examples] = np.clip(taken, 0.0, jumps)

@@ -1,0 +1,123 @@
+"""Interior-point steps for several small models over the same rows at once, such as the classes of a one-vs-rest SVM.
+
+The sum of K objectives that share no variable is one objective, whose matrix has K blocks. Its steps are those of ``kinks.py``:
+on small data a NumPy call takes longer than its arithmetic, and here each call serves all models. They share the length of a
+step, which costs about one step more than the slowest of them would take alone, and end when the gap of every model is small.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg.lapack import dpotrs
+
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct import squares
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
+from dualnewton.solvers.direct.kinks import FINE
+from dualnewton.solvers.primal.interior_search import NEAR, Search
+from dualnewton.solvers.primal.interior_steps import Terms, started
+from dualnewton.solvers.primal.step_systems import Check, System, cholesky
+
+
+def solve(
+    problems: Sequence[Problem],
+    block: Block,
+    starts: Sequence[Start | None],
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+    alone: Solver,
+) -> list[Found]:
+    """Take steps until the gap of every model is small enough, or rounding stops them.
+
+    Parameters
+    ----------
+    alone : callable
+        The direct solver of one model, for models that differ in more than labels and penalty.
+    """
+    first, d = problems[0], problems[0].d
+    like = all(each.loss == first.loss and each.fit_intercept == first.fit_intercept for each in problems)
+    if not like or any(each.sample_weight is not None or each.offset is not None for each in problems):
+        return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+    y, columns = np.concatenate([each.y for each in problems]), np.ones((d + first.fit_intercept, first.n))
+    columns[:d] = block.rows.T
+    kinks = first.loss.kinks(y)
+    positions, jumps = np.array([k.position for k in kinks]), np.array([k.right - k.left for k in kinks])
+    system = Models(columns, d, squares.ridges(problems))
+    steps = 1  # the start is a step
+    with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
+        terms = Terms(system, positions, jumps, kinks[0].left, None)
+        if (at := started(terms)) is None:
+            return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+        search = Search(terms, at, lambda z: first.loss.value(z, y), block.crossovers)
+        while steps < most and not search.is_stuck and time.perf_counter() < deadline:
+            search.advance(fine=search.state.gap < FINE * search.value)
+            steps += 1
+            if search.best.gap <= NEAR * tol * search.value and _all_end(search, WELL_BELOW * tol):
+                break
+        alpha = first.loss.nearest_dual(-terms.least - terms.fold(search.best.boxes[0]), y)
+    parts = zip(search.best.x.reshape(len(problems), -1), alpha.reshape(len(problems), -1), strict=True)
+    return [Found(x[:d].copy(), float(x[d]) if len(x) > d else 0.0, steps, own) for x, own in parts]
+
+
+def _all_end(search: Search, tol: float) -> bool:
+    """Whether the gap of each model is at most ``tol`` of its value."""
+    terms, best, system = search.whole, search.best, search.whole.system
+    z = system.margins(best.x)
+    r = z - terms.kinks
+    over = terms.fold(terms.jumps * np.maximum(r, 0.0) - best.boxes[0] * r)
+    values = system.by_model(search.losses(z)) + system.by_model(0.5 * system.ridge * best.x * best.x)
+    search.value = float(values.sum())
+    imbalance = terms.imbalance(best.x, best.boxes[0])
+    gaps = system.by_model(over) + system.gaps(imbalance, best.unit)
+    return bool((gaps <= tol * values).all())
+
+
+class Models(System):
+    """K models over the same rows: x has the variables of one model after the other, and so have the examples.
+
+    Parameters
+    ----------
+    columns : array of shape (m, n)
+        Ãᵀ in C order.
+    d : int
+        Number of features.
+    ridges : array of shape (K, m)
+        λn v_j, and 0 for the intercept.
+    """
+
+    def __init__(self, columns: np.ndarray, d: int, ridges: np.ndarray) -> None:
+        super().__init__(d, ridges.reshape(-1))
+        self.K, self.columns, self.rows = len(ridges), columns, np.ascontiguousarray(columns.T)
+        self.scaled, self.H = np.empty((self.K, *columns.shape)), np.empty((self.K, len(columns), len(columns)))
+        self.diagonals = self.H.reshape(self.K, -1)[:, :: len(columns) + 1]
+
+    def margins(self, x: np.ndarray) -> np.ndarray:
+        return (x.reshape(self.K, -1) @ self.columns).reshape(-1)
+
+    def sums(self, mass: np.ndarray) -> np.ndarray:
+        return (mass.reshape(self.K, -1) @ self.rows).reshape(-1)
+
+    def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check, single: bool) -> bool:  # noqa: ARG002
+        np.multiply(weights.reshape(self.K, 1, -1), self.columns, out=self.scaled)
+        np.matmul(self.scaled.reshape(-1, len(self.rows)), self.rows, out=self.H.reshape(-1, len(self.columns)))
+        self.diagonals += ridge.reshape(self.K, -1)
+        self.factors = [cholesky(H.T) for H in self.H]
+        return all(factor is not None for factor in self.factors)
+
+    def solved(self, right: np.ndarray) -> np.ndarray:
+        parts = zip(self.factors, right.reshape(self.K, -1), strict=True)
+        return np.concatenate([dpotrs(factor, own, lower=1)[0] for factor, own in parts])
+
+    def by_model(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum over the entries of each model."""
+        return np.add.reduce(values.reshape(self.K, -1), axis=1)
+
+    def gaps(self, imbalance: np.ndarray, unit: float) -> np.ndarray:
+        """What an imbalance adds to n(P − D) of each model: see :meth:`System.gap`."""
+        own = self.halves * imbalance * imbalance
+        return self.by_model(own if self.loose is None else own + unit * self.loose * np.abs(imbalance))

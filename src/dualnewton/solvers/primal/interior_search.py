@@ -1,0 +1,230 @@
+"""The interior-point steps of one model: on all examples first, and then on those whose slope is undecided.
+
+Near the optimum most slopes are near an end of their jump. Their examples are left out: a step then costs as much as the matrix
+of the others, and the gap of all examples decides whether that was right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualnewton.solvers.crossovers import Crossovers
+from dualnewton.solvers.primal.interior_steps import State, Terms, step
+
+PATIENCE = 6
+"""Consecutive steps without a smaller gap after which rounding is assumed to have stopped the method."""
+
+DECIDED, CALM, CARE = 0.15, 0.25, 0.2
+"""A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
+from the kink by less than the fraction ``CALM``; times ``CARE`` each time that was wrong."""
+
+RIPE = 0.3
+"""The steps go on without decided examples from this relative gap on: before, separable classes have few slopes that are not near
+zero."""
+
+NEAR = 4.0
+"""The gap is computed where its estimate from p s and q t, about twice as large, is within this factor of the tolerance."""
+
+
+class Search:
+    """The steps of one model.
+
+    Parameters
+    ----------
+    whole : Terms
+        The losses of all examples.
+    state : State
+        Where to start.
+    losses : callable
+        The losses of the examples for their margins without offset.
+    crossovers : Crossovers
+        From which size on examples are left out.
+    restricts : bool
+        Whether examples may be left out.
+
+    Attributes
+    ----------
+    terms : Terms
+        The losses of all examples, or of those that are kept.
+    state, best : State
+        The last point of these, and that of the smallest gap.
+    idle : int
+        Consecutive steps without a smaller gap.
+    value : float
+        n P; an upper bound until it is computed.
+    gap : float
+        n(P − D) of all examples at the best point: an estimate, unless it was computed.
+    fine : bool
+        Whether steps are refined.
+    kept : array of int, optional
+        The examples that are not left out; None if these are all.
+    p : array of shape (M, n), optional
+        p of all examples, if some are left out: these stay at an end of their jump.
+    saved : State, optional
+        The point at which examples were left out first.
+    calm : float
+        Current value of ``CALM``; 0 if no examples are left out.
+    """
+
+    POINTS, OTHERS = ("state", "best", "saved"), ("idle", "value", "gap", "fine", "calm", "kept", "p")
+
+    def __init__(
+        self,
+        whole: Terms,
+        state: State,
+        losses: Callable[[np.ndarray], np.ndarray],
+        crossovers: Crossovers,
+        *,
+        restricts: bool = True,
+    ) -> None:
+        self.whole, self.terms, self.losses, self.crossovers = whole, whole, losses, crossovers
+        self.state, self.best, self.idle, self.gap, self.value = state, state, 0, state.gap, NEAR * state.gap
+        self.calm = CALM if restricts and whole.system.restricts else 0.0
+        self.fine = False
+        self.kept: Any = None
+        self.p: Any = None
+        self.saved = state
+
+    def known(self) -> tuple[tuple[Any, ...], ...]:
+        """Return what is remembered between steps, as plain data."""
+        points = tuple(tuple(getattr(self, name)) for name in self.POINTS)
+        return (*points, tuple(getattr(self, name) for name in self.OTHERS))
+
+    def restore(self, known: tuple[tuple[Any, ...], ...]) -> None:
+        """Continue from what was remembered."""
+        for name, fields in zip(self.POINTS, known, strict=False):
+            setattr(self, name, State(*fields))
+        for name, value in zip(self.OTHERS, known[-1], strict=True):
+            setattr(self, name, value)
+        self.terms = self.whole if self.kept is None else self.whole.restricted(self.kept, self.p)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether rounding has stopped the steps."""
+        return self.idle >= PATIENCE
+
+    @property
+    def share(self) -> float:
+        """The share of the examples that are not left out."""
+        return 1.0 if self.kept is None else len(self.kept) / len(self.whole.least)
+
+    def advance(self, *, fine: bool, most: float = math.inf, **options: Any) -> float:
+        """Take a step, and leave decided examples out; return the passes over the examples that were not left out.
+
+        If there is no step, rounding has stopped the method, or the limit ``most`` on passes.
+        """
+        if fine and not self.fine:  # errors of steps that were not refined are in the imbalance
+            self.fine, self.state = True, self.terms.at(*self.state[:3], self.state.unit, single=self.state.single)
+        before = self.state
+        state, length, passes = step(self.terms, before, fine=fine, most=most, **options)
+        if state is None or not math.isfinite(state.gap):
+            if passes < most:
+                self.idle = PATIENCE
+        else:
+            self.state, self.idle = state, self.idle + 1
+            if state.gap < self.best.gap:
+                self.best, self.gap, self.idle = state, state.gap, 0
+                self._restrict(before, length)
+        if self.idle >= PATIENCE and self.kept is not None:
+            self._go_back()
+        return passes
+
+    def is_over(self, tol: float) -> bool:
+        """Whether the gap of all examples is at most ``tol``; it is computed where the estimate is near it."""
+        whole, best = self.whole, self.best
+        if best.gap > NEAR * tol * self.value:
+            return False
+        r, p = self._evaluate(best.x) - whole.kinks, self.all_p()
+        over = whole.jumps * np.maximum(r, 0.0) - p * r
+        imbalance = best.imbalance if self.fine else self.terms.imbalance(best.x, best.boxes[0])
+        self.gap = whole.total(over) + whole.system.gap(imbalance, best.unit)
+        if self.gap <= tol * self.value:
+            return True
+        if self.kept is not None:
+            over[:, self.kept] = 0.0
+            if whole.total(over) > 0.5 * tol * self.value:
+                self._widen(r, p, np.flatnonzero(whole.fold(over)))
+        return False
+
+    def _evaluate(self, x: np.ndarray) -> np.ndarray:
+        """Compute n P; return the margins."""
+        whole = self.whole
+        z = whole.system.margins(x)
+        losses = self.losses(z)
+        self.value = float(losses.sum() if whole.c is None else whole.c @ losses) + whole.system.penalty(x)
+        return z
+
+    def all_p(self) -> np.ndarray:
+        """p of all examples at the best point."""
+        if self.kept is None:
+            return self.best.boxes[0]
+        p: np.ndarray = self.p.copy()
+        p[:, self.kept] = self.best.boxes[0]
+        return p
+
+    def boxes(self) -> np.ndarray:
+        """p, q, s, t of all examples at the best point."""
+        if self.kept is None:
+            return self.best.boxes
+        p, r = self.all_p(), self.whole.system.margins(self.best.x) - self.whole.kinks
+        boxes = np.stack([p, self.whole.jumps - p, np.maximum(-r, 0.0), np.maximum(r, 0.0)])
+        boxes[:, :, self.kept] = self.best.boxes
+        return boxes
+
+    # Examples that are left out ----------------------------------------------------------------------------------------------
+
+    def _restrict(self, before: State, length: float) -> None:
+        """Continue with the undecided examples alone, if they are much fewer, after a step from ``before`` of this length."""
+        terms, state = self.terms, self.state
+        n = len(terms.least)
+        if self.calm == 0.0 or state.x.size * n < self.crossovers.undecided_entries:
+            return
+        # A slope is decided if a whole step would hardly have moved the margin, compared with its distance from the kink.
+        calm = np.abs(state.boxes[2:] - before.boxes[2:]) < length * self.calm * state.boxes[2:]
+        calm &= state.boxes[:2] < DECIDED * terms.jumps
+        chosen = np.flatnonzero(~(calm[0] | calm[1]).all(axis=0))
+        if not 0 < len(chosen) <= self.crossovers.undecided_share * n:
+            return
+        ends = np.where(state.boxes[0] < state.boxes[1], 0.0, terms.jumps)
+        if self.kept is None:
+            self._evaluate(state.x)
+            if state.gap > RIPE * self.value:
+                return
+            self.saved, p, kept = state, ends, chosen
+        else:
+            p, kept = self.p.copy(), self.kept[chosen]
+            p[:, self.kept] = ends
+        self._keep(state.x, state.r.take(chosen, 1), state.boxes.take(chosen, 2), kept, p)
+
+    def _keep(self, x: np.ndarray, r: np.ndarray, boxes: np.ndarray, kept: np.ndarray, p: np.ndarray) -> None:
+        """Continue with the examples ``kept``, at a point of them."""
+        self.kept, self.p, self.terms = kept, p, self.whole.restricted(kept, p)
+        self.state = self.best = self.terms.at(x, r, boxes, self.state.unit, single=self.state.single)
+        self.gap, self.idle = self.best.gap, 0
+
+    def _widen(self, r: np.ndarray, p: np.ndarray, wrong: np.ndarray) -> None:
+        """Bring examples back that were left out, and are on the wrong side of a kink.
+
+        If these are far on the wrong side, the steps continue from the point at which examples were left out first.
+        """
+        whole, best = self.whole, self.best
+        if self.calm < CALM * CARE**2:
+            self._go_back()
+            return
+        inside = np.clip(p, DECIDED * whole.jumps, (1.0 - DECIDED) * whole.jumps)
+        s = np.maximum(-r, 0.0) + best.mu / (DECIDED * whole.jumps)
+        boxes = np.stack([inside, whole.jumps - inside, s, s + r])
+        boxes[:, :, self.kept] = best.boxes
+        kept, self.calm = np.union1d(self.kept, wrong), CARE * self.calm
+        self._keep(best.x, r.take(kept, 1), boxes.take(kept, 2), kept, p)
+        if self.best.gap > self.saved.gap:
+            self._go_back()
+
+    def _go_back(self) -> None:
+        """Continue from the point at which examples were left out first, and leave none out any more."""
+        self.state = self.best = self.saved._replace(single=self.state.single)
+        self.terms, self.kept, self.p, self.calm, self.gap, self.idle = self.whole, None, None, 0.0, self.best.gap, 0

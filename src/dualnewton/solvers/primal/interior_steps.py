@@ -1,0 +1,482 @@
+"""Primal–dual interior-point steps (Mehrotra's predictor–corrector) for convex piecewise linear losses.
+
+    n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,      z_i = ã_iᵀx + o_i,  ã_i = (a_i, 1),  x = (w, b),  and no ridge on b
+
+A convex piecewise linear φ_i is a sum over its kinks k_im, m = 1 … M, at which its slope rises by J_im from u_i on the left:
+
+    φ_i(z) = u_i z + Σ_m J_im max(0, z − k_im) + constant.
+
+With p_im ∈ [0, J_im] for the part of a jump that is taken, q = J − p, and r_im = z_i − k_im = t_im − s_im, the optimality
+conditions are
+
+    ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im) = 0,      p s = 0,  q t = 0,      p, q, s, t ≥ 0,
+
+and α_i = −(u_i + Σ_m p_im) is a feasible dual point at every step. (Its sum Σ c_i α_i is zero once the first condition holds.)
+The method follows p s = q t = μ → 0; when the first condition holds, n(P − D) = Σ c_i (p s + q t). A step solves
+
+    ridge ∘ Δx + Σ_i c_i ã_i Σ_m Δp_im = −imbalance,        Δp_im / D_im = ã_iᵀΔx + g_im,        1/D = s/p + t/q
+
+for one D and two or more g, with one weighted Gram matrix (:mod:`~dualnewton.solvers.primal.step_systems`), whatever λ is. Near
+the optimum D grows without bound for examples on a kink and vanishes for all others, so that the matrix is badly conditioned:
+with λn = 10⁻³ the factor alone loses all digits at a relative gap of about 10⁻⁶. Refinement restores them: the residuals of the
+two equations above, in which nothing large cancels, are solved for with the same factor and added to Δx and to Δp separately.
+
+(Mehrotra, On the implementation of a primal-dual interior point method, 1992; Gondzio, Multiple centrality corrections in a
+primal-dual method for linear programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian
+tortoise, 1997.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton._cached import cached_property
+
+BOUNDARY = 0.995
+"""Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
+
+REACH, SPREAD = 0.3, 3.0
+"""A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
+at its end back into [μ/SPREAD, μ·SPREAD]."""
+
+CENTRAL, SHORTER = 1e-2, 20
+"""If rounding limits the accuracy of a step, it is shortened until the products at its end are at least ``CENTRAL`` times their
+mean, at most this many times."""
+
+CORRECTED = 1e-4
+"""Residual of the linear system, as a fraction of the gap, that is small enough for a step. (Of the predictor only the target of
+μ and a second-order term are used: it is not refined.)"""
+
+MOST_REFINEMENTS = 6
+"""Limit on further solves with one factor."""
+
+FEW_REFINEMENTS = 2
+"""Number of refinements that cost less than a matrix in float64 instead of float32."""
+
+GAIN = 0.25
+"""A refinement that does not reduce the residual to this fraction is the last one."""
+
+SMALL_PART = 10.0
+"""s or t absorbs a rounding error if it is this many times as large."""
+
+SHORTEST = 1e-10
+"""Steps shorter than this are treated as none."""
+
+NOTHING = 1e-18
+"""Mean of p s and q t, in units of a margin, below which it is rounding."""
+
+HALVES = np.array([0.5, -0.5])[:, None, None]
+"""½, and −½ for q, whose change is that of p negated."""
+
+WIDTH = 6.0
+"""Width, in root mean square residuals of the least-squares fit, over which a slope rises by its jump at the start."""
+
+EXPECTED = 0.5
+"""Expected root mean square residual of a least-squares fit, as a fraction of the deviation of the kinks."""
+
+INSIDE, APART = 0.1, 1.0
+"""At the start p and q are at least ``INSIDE`` of the jump, and s and t at least ``APART`` root mean square residuals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The losses of some examples as sums over kinks.
+
+    Attributes
+    ----------
+    system : System
+        Products with the examples, and the linear systems of the steps.
+    kinks, jumps : arrays of shape (M, n)
+        k_im without the offset, and J_im.
+    least : array of shape (n,)
+        Slopes left of all kinks.
+    c : array of shape (n,), optional
+        Weights, if they are not all one.
+    live : array of shape (n,) of bool, optional
+        The examples of positive weight, if others are among them; these do not move.
+    fixed : array, optional
+        Σ c_i ã_i (slope) of the examples that are left out, if there are any.
+    """
+
+    system: Any
+    kinks: np.ndarray
+    jumps: np.ndarray
+    least: np.ndarray
+    c: np.ndarray | None
+    live: np.ndarray | None = None
+    fixed: np.ndarray | None = None
+
+    @cached_property
+    def count(self) -> int:
+        """Number of products p s and q t of examples of positive weight."""
+        return 2 * len(self.jumps) * (self.jumps.shape[1] if self.live is None else int(self.live.sum()))
+
+    def fold(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the kinks of each example."""
+        return values[0] if len(values) == 1 else np.add.reduce(values, axis=0)
+
+    def mass(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the kinks of each example, times its weight."""
+        return self.fold(values) if self.c is None else self.c * self.fold(values)
+
+    def total(self, values: np.ndarray) -> float:
+        """Sum over the kinks of all examples, with their weights."""
+        return float(values.sum() if self.c is None else self.c @ self.fold(values))
+
+    def slopes(self, p: np.ndarray) -> np.ndarray:
+        """−α_i, times the weights."""
+        u = self.least + self.fold(p)
+        return u if self.c is None else self.c * u
+
+    def imbalance(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """The residual of the first optimality condition."""
+        own: np.ndarray = self.system.imbalance(x, self.slopes(p))
+        return own if self.fixed is None else own + self.fixed
+
+    def mean(self, products: np.ndarray) -> float:
+        """The mean over the kinks of all examples of positive weight."""
+        return float(products.mean() if self.live is None else products[..., self.live].mean())
+
+    def at(
+        self,
+        x: np.ndarray,
+        r: np.ndarray,
+        boxes: np.ndarray,
+        unit: float,
+        imbalance: np.ndarray | None = None,
+        *,
+        single: bool = False,
+    ) -> State:
+        """Return the state at a point: μ, the imbalance unless it is known, and the gap."""
+        if imbalance is None:
+            imbalance = self.imbalance(x, boxes[0])
+        if self.c is None:
+            product = float(np.vdot(boxes[:2], boxes[2:]))
+            mu = product / self.count
+        else:
+            products = boxes[:2] * boxes[2:]
+            mu, product = self.mean(products), self.total(products[0]) + self.total(products[1])
+        return State(x, r, boxes, imbalance, mu, product + self.system.gap(imbalance, unit), unit, single)
+
+    def restricted(self, kept: np.ndarray, p: np.ndarray) -> Terms:
+        """Return the terms of some of all examples; p of the others is constant."""
+        mass = self.slopes(p)
+        mass[kept] = 0.0
+        c = None if self.c is None else self.c[kept]
+        fixed = self.system.sums(mass)
+        kinks, jumps = self.kinks.take(kept, axis=1), self.jumps.take(kept, axis=1)
+        return Terms(self.system.restricted(kept), kinks, jumps, self.least[kept], c, fixed=fixed)
+
+
+class State(NamedTuple):
+    """A point of one model.
+
+    Attributes
+    ----------
+    x : array
+        (w, b), or other variables of the linear system that determine the margins.
+    r : array of shape (M, n)
+        z − k.
+    boxes : array of shape (4, M, n)
+        p, q, s, t.
+    imbalance : array
+        ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im).
+    mu : float
+        The mean of p s and q t.
+    gap : float
+        An estimate of n(P − D), from p s, q t and the imbalance.
+    unit : float
+        The unit of a margin.
+    single : bool
+        Whether float32 is accurate enough for the matrix of the next step.
+    """
+
+    x: np.ndarray
+    r: np.ndarray
+    boxes: np.ndarray
+    imbalance: np.ndarray
+    mu: float
+    gap: float
+    unit: float
+    single: bool = False
+
+
+class Direction(NamedTuple):
+    """Δx, ÃΔx, Δ(p, q, s, t), and the largest multiple of these, one at most, that leaves p, q, s, t nonnegative."""
+
+    x: np.ndarray
+    z: np.ndarray
+    way: np.ndarray
+    length: float
+    left: Any  # the imbalance that a whole step leaves; None if it was not computed
+
+
+class Directions:
+    """Newton directions at a state, by one factor.
+
+    Parameters
+    ----------
+    check : callable, optional
+        Called between large pieces of work; may raise an exception.
+    most : float
+        Limit on products, beyond which solutions are not refined.
+
+    Attributes
+    ----------
+    possible : bool
+        Whether the matrix has a factor.
+    products : int
+        Products with Ã and Ãᵀ so far.
+    weak : bool
+        Whether a solution missed the requested accuracy, or needed many refinements.
+    """
+
+    def __init__(
+        self, terms: Terms, state: State, check: Callable[[], None] | None = None, most: float = math.inf
+    ) -> None:
+        self.terms, self.state, self.most, self.products, self.weak = terms, state, most, 0, False
+        self.values, self.slacks = values, slacks = state.boxes[:2], state.boxes[2:]
+        self.ratio = ratio = slacks / values
+        self.D = D = ratio[0] + ratio[1]
+        np.divide(1.0, D, out=D)
+        self.possible = terms.system.factorise(terms.mass(D), check=check, single=state.single)
+
+    def predicted(self) -> tuple[float, np.ndarray]:
+        """Return μ at the end of the longest step towards p s = q t = 0, and Δp Δs/p + s and Δq Δt/q + t, negated.
+
+        With u = Δp/p or Δq/q the slacks change by −(1 + u) of themselves, and Σ Δp Δs + Δq Δt = −Σ Δp Δz. The longest step,
+        1/max(−u, 1 + u), and u(1 + u) depend on h = (u + ½)² alone.
+        """
+        terms, state = self.terms, self.state
+        _, z = terms.system.direction(state.imbalance, terms.mass(self.D * state.r))
+        self.products += 2
+        dp = z[None] + state.r
+        dp *= self.D
+        if terms.live is not None:
+            dp *= terms.live
+        h = dp / self.values
+        h += HALVES
+        h *= h
+        length = 1.0 / max(1.0, 0.5 + math.sqrt(float(np.maximum.reduce(h, axis=None))))
+        reached = (1.0 - length) * state.mu - length**2 * float(terms.fold(dp) @ z) / terms.count
+        h -= 1.25
+        h *= self.slacks
+        return reached, h
+
+    def towards(self, change: np.ndarray, enough: float = math.inf) -> Direction:
+        """Return the direction for which Δs + (s/p)Δp and Δt + (t/q)Δq are ``change``.
+
+        It is refined until the imbalance that a whole step leaves is ``enough``; if any is small enough, it is not computed.
+        """
+        terms, state, left = self.terms, self.state, None
+        push = change[0] - change[1]
+        x, z = terms.system.direction(state.imbalance, terms.mass(self.D * push))
+        self.products += 2
+        way = np.empty_like(state.boxes)
+        dp, slopes, moves = way[0], way[:2], way[2:]
+        np.add(z[None], push, out=dp)
+        dp *= self.D
+        if enough < math.inf:
+            x, z, dp[:], left = self.refined(x, z, dp, push, enough)
+        np.negative(dp, out=way[1])
+        np.multiply(self.ratio, slopes, out=moves)
+        np.subtract(change, moves, out=moves)
+        if terms.live is not None:
+            way *= terms.live
+        most = -float(np.minimum.reduce(way / state.boxes, axis=None))
+        return Direction(x, z, way, 1.0 if most <= 1.0 else 1.0 / most, left)
+
+    def balancing(self) -> np.ndarray:
+        """Return the change of p that removes the imbalance, as accurately as refinement can."""
+        terms, nothing = self.terms, np.zeros_like(self.D)
+        if not self.possible:
+            return nothing
+        x, z = terms.system.direction(self.state.imbalance, terms.mass(nothing))
+        p = self.refined(x, z, self.D * z, nothing, 0.0)[2]
+        return p if terms.live is None else p * terms.live
+
+    def refined(
+        self, x: np.ndarray, z: np.ndarray, p: np.ndarray, push: np.ndarray, enough: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return Δx, ÃΔx, Δp and the residual of the first equation, which is at most ``enough`` if that is possible."""
+        terms, system = self.terms, self.terms.system
+        left = self._left(x, p)
+        size = system.gap(left, self.state.unit)
+        for count in range(MOST_REFINEMENTS + 1):
+            if size <= enough:
+                self.weak |= count > FEW_REFINEMENTS
+                return x, z, p, left
+            if self.products >= self.most:
+                return x, z, p, left
+            if count == MOST_REFINEMENTS:
+                break
+            off = self.D * (z + push) - p
+            more, along = system.direction(left, terms.mass(off))
+            self.products += 2
+            others = x + more, z + along, p + (self.D * along + off)
+            remains = self._left(others[0], others[2])
+            before, size = size, system.gap(remains, self.state.unit)
+            if not size < before:
+                break
+            (x, z, p), left = others, remains
+            if size > GAIN * before:
+                break
+        self.weak = True
+        return x, z, p, left
+
+    def _left(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        self.products += 1
+        left: np.ndarray = self.state.imbalance + self.terms.system.imbalance(x, self.terms.mass(p))
+        return left
+
+    def products_at(self, direction: Direction, length: float) -> np.ndarray:
+        """Return p s and q t at a multiple of a direction."""
+        return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
+
+    def central(self, direction: Direction, length: float) -> float:
+        """Shorten a step until no product p s or q t is much smaller than their mean, which would make the next steps short."""
+        for _ in range(SHORTER):
+            there = self.products_at(direction, length)
+            there = there if self.terms.live is None else there[..., self.terms.live]
+            if float(there.min()) >= CENTRAL * float(there.mean()):
+                break
+            length *= 0.9
+        return length
+
+
+class Taken(NamedTuple):
+    """The state after a step (None if there is none), the multiple of the direction, and the passes over the data."""
+
+    state: State | None
+    length: float
+    passes: float
+
+
+def step(
+    terms: Terms,
+    state: State,
+    *,
+    fine: bool,
+    corrections: int = 0,
+    check: Callable[[], None] | None = None,
+    most: float = math.inf,
+) -> Taken:
+    """Take a step.
+
+    1. Factorise. 2. Predict: a step towards μ = 0 shows how far μ can decrease. 3. Correct: a step to that μ, with the second-
+    order term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
+
+    Parameters
+    ----------
+    fine : bool
+        Whether solutions of the linear system are refined.
+    corrections : int
+        Limit on centrality corrections: each costs two or three products with the data, and saves some steps.
+    check : callable, optional
+        Called between large pieces of work; may raise an exception.
+    most : float
+        Passes over the data after which there are no more refinements and corrections.
+    """
+    mu = state.mu
+    if not mu > NOTHING * state.unit:
+        return Taken(None, 0.0, 0.0)
+    # 1.
+    directions = Directions(terms, state, check, 2.0 * (most - 1.0))
+    if not directions.possible:
+        return Taken(None, 0.0, 1.0)
+    # 2.
+    reached, change = directions.predicted()
+    target = min(max(reached / mu, 0.0), 1.0) ** 3 * mu
+    # 3.
+    change += target / directions.values
+    enough = CORRECTED * state.gap if fine else math.inf
+    taken = directions.towards(change, enough)
+    if state.single and directions.weak:
+        spent = 1.0 + 0.5 * directions.products
+        again = step(
+            terms,
+            state._replace(single=False),
+            fine=fine,
+            corrections=corrections,
+            check=check,
+            most=most - spent,
+        )
+        return again._replace(passes=spent + again.passes)
+    # 4.
+    for _ in range(corrections):
+        if taken.length >= 1.0 or 1.0 + 0.5 * directions.products >= most:
+            break
+        there = directions.products_at(taken, min(1.0, taken.length + REACH))
+        central = np.clip(there, target / SPREAD, target * SPREAD) - there
+        change = change + np.maximum(central, -SPREAD * target) / directions.values
+        other = directions.towards(change, enough)
+        if not other.length >= taken.length + 0.1 * REACH:
+            break
+        taken = other
+    # 5.
+    if check is not None:
+        check()
+    passes = 1.0 + 0.5 * directions.products
+    length = min(1.0, max(BOUNDARY, 1.0 - mu / state.unit) * taken.length)
+    if directions.weak:
+        length = directions.central(taken, length)
+    if not length > SHORTEST:
+        return Taken(None, 0.0, passes)
+    x, z, boxes, _, left = taken  # in place: the direction is not used any more
+    x *= length
+    x += state.x
+    z *= length
+    r = state.r + z[None]
+    boxes *= length
+    boxes += state.boxes
+    # The imbalance is linear in x and p, so that the residual of the linear system gives it without another product.
+    imbalance = (1.0 - length) * state.imbalance
+    if fine:
+        imbalance += length * left
+        take_up(boxes, r)
+    return Taken(terms.at(x, r, boxes, state.unit, imbalance, single=state.single), length, passes)
+
+
+def take_up(boxes: np.ndarray, r: np.ndarray) -> None:
+    """Change s and t so that r = t − s to the last digit: the one that hardly changes, or the one that increases."""
+    off = r + boxes[2] - boxes[3]
+    down = np.where(off > 0.0, boxes[2], boxes[3]) >= SMALL_PART * np.abs(off)
+    boxes[2] -= np.where((off > 0.0) == down, off, 0.0)
+    boxes[3] += np.where((off > 0.0) == down, 0.0, off)
+
+
+def started(terms: Terms, *, single: bool = False) -> State | None:
+    """Return a least-squares fit to the kinks, with slopes that rise linearly over ``WIDTH`` root mean square residuals.
+
+    With slopes p = J (½ + r/width) the first optimality condition is that of a least-squares fit.
+    """
+    system, (several, n) = terms.system, terms.kinks.shape
+    c = np.ones(n) if terms.c is None else terms.c
+    targets, share = terms.fold(terms.kinks) / several, 1.0 / float(np.add.reduce(c))
+    off = targets - share * float(c @ targets)
+    unit = EXPECTED * math.sqrt(share * float(c @ (off * off))) or 1.0
+    steepness = WIDTH * unit / (float(np.add.reduce(terms.jumps, axis=None)) / n)
+    middle = terms.least + terms.fold(0.5 * terms.jumps)
+    x = system.fitted(targets - steepness * middle, c, steepness, single=single)
+    if x is None or not math.isfinite(float(x @ x)):
+        return None
+    z = system.margins(x)
+    r, off = z - terms.kinks, z - targets
+    unit = math.sqrt(share * float(c @ (off * off))) or 1.0
+    boxes = np.empty((4, *r.shape))
+    p, q, s, t = boxes
+    np.divide(r, WIDTH * unit, out=p)
+    p += 0.5
+    np.maximum(p, INSIDE, out=p)
+    np.minimum(p, 1.0 - INSIDE, out=p)
+    p *= terms.jumps
+    np.subtract(terms.jumps, p, out=q)
+    np.maximum(-r, 0.0, out=s)
+    s += APART * unit
+    np.add(s, r, out=t)
+    return terms.at(x, r, boxes, unit, single=single)
