@@ -164,6 +164,15 @@ def product(u: RowArray, v: RowArray) -> Any:
     return np.vdot(u.T, v.T) if by_columns else np.vdot(u, v)
 
 
+def by_columns(rows: RowArray) -> RowArray:
+    """Return an array with several columns; a small NumPy one with contiguous columns, as passes return theirs.
+
+    NumPy's operations take several times as long along short rows, and on arrays in different orders. Compiled passes copy the
+    labels into the order of rows, which takes long where there are many.
+    """
+    return np.asfortranarray(rows) if type(rows) is np.ndarray and rows.size <= WIDE_BLOCK else rows
+
+
 def stacked(vectors: Sequence[np.ndarray]) -> np.ndarray:
     """Return NumPy vectors of one length as the rows of an array; long ones that lie in one array at equal distances, as the
     targets of several outputs do, are not copied.

@@ -186,7 +186,7 @@ class MemoryData(Data):
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
-        margins, parts = np.empty((self.n, len(W))), self.blocks
+        margins, parts = np.empty((len(W), self.n)).T, self.blocks  # contiguous columns
         if len(parts) == len(parts[0]) == 1:
             (values, gradients, slopes), only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
             return Evaluation(values, gradients, slopes, margins, only)
