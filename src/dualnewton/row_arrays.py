@@ -27,6 +27,9 @@ BLOCK = 1 << 13
 """Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
 system maps memory for larger ones at every call."""
 
+SHORT = 1 << 10
+"""Length of vectors up to which copying one takes less time than finding where it lies."""
+
 WIDE_BLOCK = 1 << 17
 """The same for rows of several columns (1 MiB): shorter columns would make the calls take longer than the arithmetic."""
 
@@ -152,9 +155,12 @@ def column_sums(rows: RowArray) -> Any:
     """Return the sum of each column, or of a vector.
 
     A product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short; of CuPy's a thirtieth.
+    Contiguous columns are summed faster by NumPy.
     """
     if rows.ndim == 1 or type(rows) in _SUMMED:
         return rows.sum(axis=0)
+    if type(rows) is np.ndarray and rows.flags.f_contiguous:
+        return np.add.reduce(rows)
     return (ones(len(rows), rows) if type(rows) in _TO_HOST else np.ones(len(rows))) @ rows
 
 
@@ -178,7 +184,7 @@ def stacked(vectors: Sequence[np.ndarray]) -> np.ndarray:
     targets of several outputs do, are not copied.
     """
     first = vectors[0]
-    if len(vectors) * first.size > BLOCK and first.base is not None and first.flags.c_contiguous:
+    if first.size > SHORT and first.base is not None and first.flags.c_contiguous:
         places = [each.__array_interface__["data"][0] for each in vectors]
         step = places[-1] - places[0] if len(places) < 2 else places[1] - places[0]
         same = all(each.base is first.base and each.dtype == first.dtype for each in vectors)

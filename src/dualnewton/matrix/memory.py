@@ -20,6 +20,7 @@ from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, sum_of_squares, workers
+from dualnewton.row_arrays import column_sums
 from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
@@ -222,8 +223,7 @@ class MemoryData(Data):
         block.products(W, Z)
         Z += b
         found = target.losses(vectors, Z)
-        slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
-        return (found.values, block.gathered(found.factors), slopes), found.kept
+        return (found.values, block.gathered(found.factors), column_sums(found.factors)), found.kept
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.is_large:
