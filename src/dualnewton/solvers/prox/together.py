@@ -30,8 +30,8 @@ MOST_STEPS = 8
 SINGULAR = 1e-12
 """Fraction of the diagonal that is added to it: one singular matrix (columns of a categorical variable) would stop all models."""
 
-DIVERGED = 1e8
-"""A model v has diverged if some H_jj |v_j| exceeds this multiple of the largest linear term."""
+FAR = 1e8
+"""A model v is left out if some H_jj |v_j| exceeds this multiple of the largest linear term: its matrix was singular."""
 
 SMALL = 32
 """Coordinates up to which the systems of several models are solved together, with a unit row for each coordinate that is held."""
@@ -186,7 +186,7 @@ def _tried(
     """
     found, reached = np.zeros(V.shape), np.zeros(len(V), dtype=bool)
     ridge, threshold, lower, upper = penalty.ridge, penalty.threshold, penalty.lower, penalty.upper
-    diagonal, farthest = np.einsum("fjj->fj", H)[number], DIVERGED * np.abs(along).max(axis=1, initial=0.0)
+    diagonal, farthest = np.einsum("fjj->fj", H)[number], FAR * np.abs(along).max(axis=1, initial=0.0)
     left, unit, kept = np.arange(len(V)), np.eye(V.shape[1]), np.zeros(V.shape)
     for _ in range(MOST_STEPS):
         own = H[number]
