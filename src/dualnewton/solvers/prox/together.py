@@ -161,11 +161,11 @@ def _active_sets(
     """
     A, F = len(penalties), len(start)
     found, reached = np.tile(start, (A, 1, 1)), np.zeros((A, F), dtype=bool)
-    strengths = [np.stack([getattr(penalty, name) for penalty in penalties]) for name in ("ridge", "threshold")]
-    bounds, left = (penalties[0].lower, penalties[0].upper), np.arange(A * F)
+    ridge, threshold = (np.stack([getattr(penalty, name) for penalty in penalties]) for name in ("ridge", "threshold"))
+    lower, upper, left = penalties[0].lower, penalties[0].upper, np.arange(A * F)
     while left.size:
         strength, number = np.divmod(left, F)
-        own = Penalty(*(each[strength] for each in strengths), *bounds)
+        own = Penalty(ridge[strength], threshold[strength], lower, upper)
         V, done = _tried(H, along, found[strength, number], number, own, goals[strength, number])
         found[strength[done], number[done]], reached[strength[done], number[done]] = V[done], True
         left = left[:0]
