@@ -27,6 +27,9 @@ BLOCK = 1 << 13
 """Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
 system maps memory for larger ones at every call."""
 
+SHORT = 1 << 10
+"""Length of vectors up to which copying one takes less time than finding where it lies."""
+
 WIDE_BLOCK = 1 << 17
 """Number of entries per block of rows of several columns (1 MiB): calls on shorter columns would take longer than arithmetic."""
 
@@ -152,9 +155,12 @@ def column_sums(rows: RowArray) -> Any:
     """Return the sum of each column, or of a vector.
 
     A product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short; of CuPy's a thirtieth.
+    Contiguous columns are summed faster by NumPy.
     """
     if rows.ndim == 1 or type(rows) in _SUMMED:
         return rows.sum(axis=0)
+    if type(rows) is np.ndarray and rows.flags.f_contiguous:
+        return np.add.reduce(rows)
     return (ones(len(rows), rows) if type(rows) in _TO_HOST else np.ones(len(rows))) @ rows
 
 
@@ -164,12 +170,21 @@ def product(u: RowArray, v: RowArray) -> Any:
     return np.vdot(u.T, v.T) if by_columns else np.vdot(u, v)
 
 
+def by_columns(rows: RowArray) -> RowArray:
+    """Return an array with several columns; a small NumPy one with contiguous columns, as passes return theirs.
+
+    NumPy's operations take several times as long along short rows, and on arrays in different orders. Compiled passes copy the
+    labels into the order of rows, which takes long where there are many.
+    """
+    return np.asfortranarray(rows) if type(rows) is np.ndarray and rows.size <= WIDE_BLOCK else rows
+
+
 def stacked(vectors: Sequence[np.ndarray]) -> np.ndarray:
     """Return NumPy vectors of one length as the rows of an array; long ones that lie in one array at equal distances, as the
     targets of several outputs do, are not copied.
     """
     first = vectors[0]
-    if len(vectors) * first.size > BLOCK and first.base is not None and first.flags.c_contiguous:
+    if first.size > SHORT and first.base is not None and first.flags.c_contiguous:
         places = [each.__array_interface__["data"][0] for each in vectors]
         step = places[-1] - places[0] if len(places) < 2 else places[1] - places[0]
         same = all(each.base is first.base and each.dtype == first.dtype for each in vectors)

@@ -116,6 +116,7 @@ def test_evaluate_returns_margins_values_and_gradients(kind, storage, dtype, com
     W, b, rows = rng.standard_normal((K, D)), rng.standard_normal(K), row_vectors(K)
     found = KINDS[kind](X).using(Work(compiled=compiled)).evaluate(W, b, Cubes(), [rows])
     np.testing.assert_allclose(found.margins, dense(X) @ W.T + b, rtol=1e-12, atol=1e-12)
+    assert found.margins.T.flags.c_contiguous  # operations along short rows take several times as long
     Z = dense(X) @ W.T + b + rows.o
     np.testing.assert_allclose(found.kept, np.column_stack([Z, rows.y]), rtol=1e-12, atol=1e-12)
     c = rows.c[:, None]

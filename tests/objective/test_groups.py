@@ -13,6 +13,7 @@ from dualnewton.objective.alike import with_labels
 from dualnewton.objective.bounds import primal_bounds
 from dualnewton.objective.certificates import certify_models, certify_pairs
 from dualnewton.objective.rounding import rounding_bound, rounding_bounds
+from dualnewton.row_arrays import SHORT
 from tables import LOSSES, NON_SMOOTH, labels_for, name_of
 
 N, D, LAMS = 40, 4, (0.3, 0.1, 0.02)
@@ -126,7 +127,7 @@ def test_the_bound_from_the_norm_of_x_exceeds_that_from_the_norms_of_features(pe
 
 def test_problems_with_other_labels_share_all_else_and_check_their_labels():
     problem = problems_of(losses.Logistic(), fit_intercept=True, sample_weight=np.arange(N) + 1.0)[0]
-    other = with_labels(problem, -problem.y, 0.7)
+    (other,) = with_labels(problem, [-problem.y], [0.7])
     assert other.data is problem.data
     assert other.sample_weight is problem.sample_weight
     assert other.lam == 0.7
@@ -135,7 +136,30 @@ def test_problems_with_other_labels_share_all_else_and_check_their_labels():
     np.testing.assert_allclose(model.w, alone.w, rtol=1e-6)
     for y, lam in ((np.zeros(N), 1.0), (problem.y, 0.0)):
         with pytest.raises(dn.DualnewtonError):
-            with_labels(problem, y, lam)
+            with_labels(problem, [y], [lam])
+
+
+@pytest.mark.parametrize("n", [20, 2 * SHORT])
+def test_labels_of_several_outputs_are_checked_together_and_an_error_names_the_entry(n):
+    X, y = np.ones((n, 1)), np.ones(n)
+    problem, wrong = dn.Problem(X, y, losses.Logistic()), y.copy()
+    wrong[7] = 3.0
+    for each in with_labels(problem, [y, -y, y], [0.1, 0.2, 0.3]):
+        assert not each.y.flags.writeable
+    with pytest.raises(dn.DualnewtonError, match="got 3 at index 7"):
+        with_labels(problem, [y, wrong, y], [0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_models_of_several_outputs_are_checked(fit_intercept):
+    problems = problems_of(losses.Squared(), fit_intercept=fit_intercept)
+    models, intercepts = [np.ones(D) for _ in problems], [0.0 for _ in problems]
+    assert len(certify_models(problems, models, intercepts)) == len(problems) > 1
+    for bad in (np.full(D, np.nan), np.ones(D + 1)):
+        with pytest.raises((dn.DualnewtonError, ValueError)):
+            certify_models(problems, [*models[:-1], bad], intercepts)
+    with pytest.raises(dn.DualnewtonError, match="intercept"):
+        certify_models(problems, models, [*intercepts[:-1], np.nan])
 
 
 @pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1()], ids=name_of)
@@ -144,7 +168,7 @@ def test_problems_with_the_same_weights_form_a_group(loss, penalty):
     rng = np.random.default_rng(8)
     weights = rng.integers(0, 3, N) * 1.0
     first = problems_of(loss, regularizer=penalty, fit_intercept=True, sample_weight=weights)[0]
-    problems = [first, *(with_labels(first, labels_for(loss, N, rng), lam) for lam in LAMS[1:])]
+    problems = [first, *with_labels(first, [labels_for(loss, N, rng) for _ in LAMS[1:]], LAMS[1:])]
     assert [group.M for group in groups.groups_of(problems)] == [3]
     models, intercepts, _ = points_of(problems)
     with np.errstate(over="ignore", invalid="ignore"):

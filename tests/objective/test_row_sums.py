@@ -7,7 +7,7 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
-from dualnewton.row_arrays import BLOCK, SUMMED, additions, product, stacked, totals
+from dualnewton.row_arrays import BLOCK, SUMMED, WIDE_BLOCK, additions, product, stacked, totals
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
@@ -144,3 +144,13 @@ def test_rows_of_one_array_are_stacked_without_a_copy():
         found = stacked(others)
         assert not np.shares_memory(found, table)
         np.testing.assert_array_equal(found, np.array(others))
+
+
+def test_labels_of_several_outputs_have_the_order_of_margins():
+    """Operations on arrays in different orders, or along short rows, take several times as long."""
+    rng = np.random.default_rng(0)
+    few, many = losses.SquaredOutputs(3), losses.SquaredOutputs(2)
+    y = few.labels(rng.standard_normal((N, 3)), N)
+    assert y.T.flags.c_contiguous
+    n = WIDE_BLOCK
+    assert many.labels(rng.standard_normal((n, 2)), n).flags.c_contiguous  # compiled passes would copy them each time

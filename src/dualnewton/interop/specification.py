@@ -232,18 +232,16 @@ class Specification:
         loss = losses.Softmax(kinds) if self.is_softmax else self._loss_of(y)
         targets = [y] if loss.columns > 1 else outputs(y, kinds)
         K = len(targets)
-        each = zip(targets, self._lams(K, total), weights * (1 if len(weights) == K else K), strict=True)
+        lams = self._lams(K, total)
+        each = zip(targets, lams, weights * (1 if len(weights) == K else K), strict=True)
         if self.free_scale:
             delta = self.parameters["delta"]
             return [HuberScaleProblem(X, target, delta, lam, c, intercept) for target, lam, c in each]
-        made = list[Problem]()
         more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept, "offset": offset}
-        for target, lam, c in each:
-            if made and c is weights[0]:
-                made.append(with_labels(made[0], target, lam * factor))
-            else:
-                made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
-        return made
+        if len(weights) == K > 1:
+            return [Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more) for target, lam, c in each]
+        first = Problem(X, targets[0], loss, lam=lams[0] * factor, sample_weight=weights[0], **more)
+        return [first, *(with_labels(first, targets[1:], [lam * factor for lam in lams[1:]]) if K > 1 else ())]
 
     def _loss_of(self, y: np.ndarray) -> Loss:
         """Return φ; a loss of all outputs if they form one problem."""

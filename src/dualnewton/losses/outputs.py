@@ -13,7 +13,7 @@ from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, LabelForm, Loss
 from dualnewton.losses.rounding import Sizes
-from dualnewton.row_arrays import on_host, ones
+from dualnewton.row_arrays import by_columns, on_host, ones, product
 from dualnewton.validation import data_matrix, frozen, integer
 
 
@@ -85,9 +85,7 @@ class SquaredOutputs(Loss):
         if type(self) is not SquaredOutputs or type(alpha) is not np.ndarray:
             return super().conjugates(alpha, y, weights)
         rest = 0.5 * alpha - y
-        total = float(
-            np.einsum("ik,ik->", alpha, rest) if weights is None else np.einsum("i,ik,ik->", weights, alpha, rest)
-        )
+        total = float(product(alpha, rest) if weights is None else np.einsum("i,ik,ik->", weights, alpha, rest))
         return math.inf if math.isnan(total) else total  # NaN proves nothing
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
@@ -142,7 +140,7 @@ class SquaredOutputs(Loss):
         shape = y.shape if type(y) is np.ndarray else np.shape(y)
         if shape != (n, self.n_outputs):
             raise DualnewtonError(f"y must have shape {(n, self.n_outputs)} for {self!r}, got {shape}")
-        return frozen(data_matrix("y", y).astype(np.float64, copy=False))
+        return frozen(by_columns(data_matrix("y", y).astype(np.float64, copy=False)))
 
     def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
         """Return α: φ* is finite everywhere."""

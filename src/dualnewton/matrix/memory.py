@@ -20,6 +20,7 @@ from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, sum_of_squares, workers
+from dualnewton.row_arrays import column_sums
 from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
@@ -180,7 +181,7 @@ class MemoryData(Data):
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
-        margins, parts = np.empty((self.n, len(W))), self.blocks
+        margins, parts = np.empty((len(W), self.n)).T, self.blocks  # contiguous columns
         if len(parts) == len(parts[0]) == 1:
             (values, gradients, slopes), only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
             return Evaluation(values, gradients, slopes, margins, only)
@@ -216,8 +217,7 @@ class MemoryData(Data):
         block.products(W, Z)
         Z += b
         found = target.losses(vectors, Z)
-        slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
-        return (found.values, block.gathered(found.factors), slopes), found.kept
+        return (found.values, block.gathered(found.factors), column_sums(found.factors)), found.kept
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.is_large:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
+from dualnewton.row_arrays import SHORT
 from dualnewton.validation import frozen, positive
 
 OF_DATA = ("data", "n", "d", "columns")
@@ -33,22 +36,32 @@ def like(
     """
     kind: Any = type(problem)
     twin = object.__new__(kind)
-    for name in _kept(kind):
-        object.__setattr__(twin, name, getattr(problem, name))
+    own = vars(twin)
+    own.update({name: getattr(problem, name) for name in _kept(kind)})
     if lam is not None:
-        object.__setattr__(twin, "lam", lam)
+        own["lam"] = lam
     if regularizer is not None:
-        object.__setattr__(twin, "regularizer", regularizer)
+        own["regularizer"] = regularizer
     if sample_weight is not None:
-        object.__setattr__(twin, "sample_weight", frozen(sample_weight))
+        own["sample_weight"] = frozen(sample_weight)
     return twin
 
 
-def with_labels(problem: Any, y: Any, lam: float) -> Any:
-    """Return the problem with other labels, which are checked, and another λ; X, weights and offsets are not checked again."""
-    data, twin = problem.data, like(problem, lam=positive("lam", lam))
-    object.__setattr__(twin, "y", data.placed(problem.loss.labels(data.adopted("y", y), problem.n)))
-    return twin
+def with_labels(problem: Any, targets: Sequence[Any], lams: Sequence[float]) -> list[Any]:
+    """Return the problem with other labels, which are checked, and other λ; X, weights and offsets are not checked again."""
+    data, loss, n, twins = problem.data, problem.loss, problem.n, []
+    checked: Any = None
+    if n <= SHORT and all(type(y) is np.ndarray and y.shape == (n,) for y in targets):
+        with suppress(DualnewtonError):  # each is checked below, so that the error names the entry
+            checked = loss.labels(np.concatenate(targets), n * len(targets)).reshape(len(targets), n)
+    if checked is None:
+        checked = [loss.labels(data.adopted("y", y), n) for y in targets]
+    shared = vars(like(problem)) | {"g": problem.g}
+    for y, lam in zip(checked, lams, strict=True):
+        twin = object.__new__(type(problem))
+        vars(twin).update(shared, y=data.placed(y), lam=positive("lam", lam))
+        twins.append(twin)
+    return twins
 
 
 def on_rows(problems: Sequence[Any], data: Any, draws: Sequence[np.ndarray]) -> Iterator[tuple[Any, list[Any]]]:

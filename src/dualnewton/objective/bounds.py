@@ -228,7 +228,7 @@ class Derivatives:
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model and the derivatives c_i φ′_i."""
-        values, R = np.empty(len(self.forms)), np.empty(Z.shape, like=Z)
+        values, R = np.empty(len(self.forms)), np.empty(Z.shape[::-1], like=Z).T  # contiguous columns
         for k, ((form, own), vectors) in enumerate(zip(columns_of(self.forms), rows, strict=True)):
             values[k], R[:, own] = row_sums.value_and_slopes(form.loss, Z[:, own], vectors)
         return BlockLosses(values, R)

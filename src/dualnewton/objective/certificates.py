@@ -18,10 +18,11 @@ from dualnewton.objective.bounds import (
     scaled_if_far,
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.problem import Problem
+from dualnewton.objective.problem import Problem, finite_matrix
 from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights
 from dualnewton.row_arrays import is_elsewhere
+from dualnewton.validation import vector
 
 
 def certify_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
@@ -104,13 +105,26 @@ def certify_models(
     have a bound of their rounding errors if ``tol`` is given. Neither it nor the dual bound need be sharp where gap and errors
     are at most tol|P|.
     """
-    models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
-    intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
+    models, intercepts = _allowed(problems, models, intercepts)
     pairs = _pairs(problems, models, intercepts, primal_bounds(problems, models, intercepts, tol or 0.0), tol)
     if alphas is None:
         return pairs
     others = zip(problems, pairs, dual_sums(problems, alphas), strict=True)
     return [pair.proved_by(each.alpha, problem.dual_at(each.alpha, each.bar)) for problem, pair, each in others]
+
+
+def _allowed(
+    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any]
+) -> tuple[list[np.ndarray], list[Any]]:
+    """Return the models and the intercepts, checked: those of many outputs together."""
+    if len(problems) > 1 and all(problem.columns == 1 and problem.fit_intercept for problem in problems):
+        M, d = len(problems), problems[0].d
+        W, b = finite_matrix("w", np.array(models), (M, d)), vector("intercept", np.array(intercepts), M)
+        return list(W), b.tolist()
+    return (
+        [problem.model(w) for problem, w in zip(problems, models, strict=True)],
+        [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)],
+    )
 
 
 def _pairs(
@@ -147,8 +161,7 @@ def certify_pairs(
 
     For methods that compute both: at a kink −φ′(z_i) is any slope in an interval, and a wrong choice proves nothing.
     """
-    models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
-    intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
+    models, intercepts = _allowed(problems, models, intercepts)
     points = [problem.balanced(problem.dual_point(alpha)) for problem, alpha in zip(problems, alphas, strict=True)]
     products = problems[0].data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
     products, found = products.reshape(problems[0].n, -1), []

@@ -14,9 +14,9 @@ from dualnewton.row_arrays import is_elsewhere, stacked
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
-TOGETHER = 1 << 17
+TOGETHER = 1 << 15
 """Number of rows, counted for each problem, up to which problems that differ in y and λ alone form a group: one call evaluates
-all of them, and their arrays (1 MiB each) stay in the cache."""
+all of them. Their arrays (256 KiB each) stay in the cache, and the operating system does not map memory for each."""
 
 
 class Group:

@@ -273,11 +273,11 @@ class Problem:
 
     def model(self, w: Any) -> np.ndarray:
         """Return w as a read-only float64 array; raise an error if its shape is wrong."""
-        return vector("w", w, self.d) if self.columns == 1 else _matrix("W", w, (self.columns, self.d))
+        return vector("w", w, self.d) if self.columns == 1 else finite_matrix("W", w, (self.columns, self.d))
 
     def dual_point(self, alpha: Any, name: str = "alpha") -> np.ndarray:
         """Return α as a read-only float64 array; raise an error if its shape is wrong."""
-        found = vector(name, alpha, self.n) if self.columns == 1 else _matrix(name, alpha, (self.n, self.columns))
+        found = vector(name, alpha, self.n) if self.columns == 1 else finite_matrix(name, alpha, (self.n, self.columns))
         return self.data.placed(found)
 
     def w_of(self, alpha: np.ndarray) -> np.ndarray:
@@ -486,7 +486,7 @@ class AroundProblem:
     columns = property(lambda self: self.unit.columns)
 
 
-def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
+def finite_matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     """Return ``value`` as a read-only, finite float64 matrix of the given shape."""
     plain = type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous
     if plain and value.shape == shape and value.size <= SHORT and math.isfinite(np.vdot(value, value)):

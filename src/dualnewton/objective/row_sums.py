@@ -331,11 +331,11 @@ def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
 
 def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     n, own = len(y), loss.label_sizes(y)
-    square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0 if o is None else np.vdot(o, o)
+    square, below, offsets = product(own, own), loss.shortfall(y, c), 0.0 if o is None else product(o, o)
     weight: Any = n
     squares, labels = weight, square
     if c is not None:
-        weight, squares, labels = c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own))
+        weight, squares, labels = c.sum(), c @ c, product(own, RowVectors(y, c, o).weighted(own))
     if (at_zero := loss.sizes_at_zero(float(weight), float(labels))) is None:
         at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
     return weight, squares, labels, square, at_zero, below, offsets

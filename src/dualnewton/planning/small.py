@@ -192,11 +192,12 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = _most_entries(problem, tuning)
     # Models with kinks take their own steps in either way; those of one Hessian share it.
-    apart = problem.scheme == "smoothing" or (problem.scheme is None and _share_hessian(problem))
+    scheme = problem.scheme
+    apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
     if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
-    asked, scheme = tau in ("auto", problem.n), problem.scheme
+    asked = tau in ("auto", problem.n)
     for name, family in FAMILIES.items():
         if family.scheme != scheme or not asked or method not in ("auto", family.method):
             continue

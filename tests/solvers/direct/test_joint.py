@@ -177,18 +177,37 @@ def test_features_that_a_step_moves_past_zero_become_zero(monkeypatch):
     assert dn.MultiTaskElasticNet(1.0).fit(X, Y).certificate_.relative_gap <= 1e-4
 
 
-def test_the_ridge_says_when_a_point_is_good_enough(monkeypatch):
-    """n(P − D) is at most Σ violation²/(2 ridge): a loose tolerance takes fewer steps than a tight one, and is met."""
+@pytest.mark.parametrize("name", ["MultiTaskLasso", "MultiTaskElasticNet"])
+def test_the_gap_says_when_a_point_is_good_enough(name, monkeypatch):
+    """The gap may be small long before the violations are: fewer steps are taken than these ask for, and the tolerance is met."""
     steps, step = [], joint.newton_step
     monkeypatch.setattr(joint, "newton_step", lambda *args: steps.append(1) or step(*args))
     X, Y = SHAPES["few features"]
-    counts = []
-    for tol in (1e-2, 1e-4, 1e-12):
-        steps.clear()
-        assert dn.MultiTaskElasticNet(0.1, tol=tol).fit(X, Y).certificate_.relative_gap <= tol
-        counts.append(len(steps))
-    assert counts == sorted(counts)
-    assert counts[0] < counts[2]
+    counts = {}
+    for close in (0.0, joint.CLOSE):
+        monkeypatch.setattr(joint, "CLOSE", close)
+        for tol in (1e-2, 1e-3, 1e-4, 1e-12):
+            steps.clear()
+            assert getattr(dn, name)(0.1, tol=tol).fit(X, Y).certificate_.relative_gap <= tol
+            counts[close, tol] = len(steps)
+    by_violations, by_gap = ([n for (close, _), n in counts.items() if close == own] for own in (0.0, joint.CLOSE))
+    assert by_gap == sorted(by_gap)
+    assert all(one <= other for one, other in zip(by_gap, by_violations, strict=True))
+    assert sum(by_gap) < sum(by_violations)
+
+
+def test_the_gap_of_a_model_is_that_of_its_problem():
+    """With all features gathered, P and the gap of the quadratic model are those that the rows give."""
+    X, Y = SHAPES["few features"]
+    for ratio in (1.0, 0.4):
+        lam, g = regularizers.mixed(0.1 * strongest(X, Y), ratio, joint=True)
+        problem = dn.Problem(X, Y, losses.SquaredOutputs(3), regularizer=g, lam=lam, fit_intercept=True)
+        rows = joint.Rows(problem, Block(problem.data))
+        rows.gather(np.arange(problem.d))
+        W = np.random.default_rng(0).standard_normal((3, problem.d))
+        loss, slopes = rows.evaluate(W.T)
+        found = JointPenalty.of(problem).value_and_gap(W, slopes, loss)
+        np.testing.assert_allclose(found, joint.value_and_gap(problem, W, loss, slopes), rtol=1e-10)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])

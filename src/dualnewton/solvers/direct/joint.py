@@ -42,6 +42,9 @@ PRODUCTS, INEXACT = 30, 1e-2
 HALVINGS, ROUNDING = 12, 1e-15
 """Halvings of a Newton step at most, and the relative change of the model that is rounding."""
 
+CLOSE = 0.03
+"""Violation, as a fraction of the threshold, from which on the gap is computed: it may be small long before the violation is."""
+
 IN_VAIN = 3
 """Steps in a row that leave more than half of the violations: other steps take over."""
 
@@ -53,14 +56,17 @@ class Goal(NamedTuple):
     ----------
     violation : float
         The largest violation of the optimality conditions.
-    ridge : float
-        Σ_j violation_j² over the value: the gap is at most this sum over twice the smallest ridge. Zero without a ridge.
+    gap : float
+        P − D over these features, as a fraction of P. It is computed where no violation exceeds ``close``.
+    close : float
+        A violation that is a small fraction of the threshold.
     losses : float
         The losses at the start.
     """
 
     violation: float
-    ridge: float
+    gap: float
+    close: float
     losses: float
 
 
@@ -88,9 +94,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             break
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
-        share = WELL_BELOW * tol
-        low = [float(each.min(initial=np.inf)) for each in (part.threshold, part.ridge)]
-        goal = Goal(share * low[0], 2.0 * share * low[1], losses)
+        low = float(part.threshold.min(initial=np.inf))
+        goal = Goal(WELL_BELOW * tol * low, WELL_BELOW**2 * tol, CLOSE * low, losses)
         V, done = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline, block.crossovers)
         W = np.zeros(W.shape)
         W[:, inside] = V
@@ -138,8 +143,7 @@ def minimum(
             if free.size < len(H):
                 V = np.zeros(q.shape)
                 V[:, free] = new
-            violations = penalty.violations(V, slopes)
-            left = float(np.maximum.reduce(violations, initial=0.0))
+            left = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
             if left < 0.5 * least:
                 break
         in_vain = 0 if left < 0.5 * least else in_vain + 1
@@ -147,9 +151,9 @@ def minimum(
             best, least = V, left
         if left <= goal.violation or time.perf_counter() > deadline:
             return best, left <= goal.violation
-        if goal.ridge > 0.0:
-            value = constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
-            if float(violations @ violations) <= goal.ridge * value:
+        if left <= goal.close:
+            value, gap = penalty.value_and_gap(V, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
+            if gap <= goal.gap * value:
                 return V, True
     best, done = by_proximal_points(H, q, best, penalty, goal.violation, deadline, crossovers)
     if done or time.perf_counter() > deadline:

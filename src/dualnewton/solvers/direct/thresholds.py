@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
-from dualnewton.row_arrays import column_sums
+from dualnewton.row_arrays import column_sums, product
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
@@ -206,7 +206,8 @@ class Rows:
 
     def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
-        r = self.A @ v - self.targets if self.inside.size else -self.targets
+        # The product of the transposes has contiguous columns, as the targets of several outputs have.
+        r = (v.T @ self.A.T).T - self.targets if self.inside.size else -self.targets
         if self.shift is not None:
             r -= self.shift @ v
         mass = r if self.roots is None else (self.roots * r.T).T
@@ -214,7 +215,7 @@ class Rows:
         if self.fit_intercept:  # the sum is zero but for rounding, which features far from zero would amplify
             left = self.shares @ mass if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
             mass = mass - left
-        return 0.5 * float(np.vdot(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)
+        return 0.5 * float(product(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)
 
     def intercept(self, v: np.ndarray) -> Any:
         """Return the best intercept of a model; v of the features inside."""

@@ -30,6 +30,9 @@ MOST_STEPS = 8
 SINGULAR = 1e-12
 """Fraction of the diagonal that is added to it: one singular matrix (columns of a categorical variable) would stop all models."""
 
+FAR = 1e8
+"""A model v is left out if some H_jj |v_j| exceeds this multiple of the largest linear term: its matrix was singular."""
+
 SMALL = 32
 """Coordinates up to which the systems of several models are solved together, with a unit row for each coordinate that is held."""
 
@@ -153,19 +156,38 @@ def _active_sets(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the minimisers that the primal-dual active set method finds, and which these are.
 
-    It is no descent method: where it does not converge, the result is arbitrary.
+    Where it does not converge from the start, it is tried from the minimum of the nearest strength that it has found: from there,
+    the columns of a categorical variable do not all become free at once, which makes the matrix singular.
     """
-    A, (F, m) = len(penalties), start.shape
-    found, reached = np.zeros((A * F, m)), np.zeros(A * F, dtype=bool)
-    lower, upper = penalties[0].lower, penalties[0].upper
-    ridge, threshold = (
-        np.repeat(np.stack([getattr(penalty, name) for penalty in penalties]), F, axis=0)
-        for name in ("ridge", "threshold")
-    )
-    number = np.tile(np.arange(F), A)
-    diagonal, left, goals = np.einsum("fjj->fj", H)[number], np.arange(A * F), goals.ravel()
-    V, unit = np.tile(start, (A, 1)), np.eye(m)
-    kept = np.zeros(V.shape)
+    A, F = len(penalties), len(start)
+    found, reached = np.tile(start, (A, 1, 1)), np.zeros((A, F), dtype=bool)
+    ridge, threshold = (np.stack([getattr(penalty, name) for penalty in penalties]) for name in ("ridge", "threshold"))
+    lower, upper, left = penalties[0].lower, penalties[0].upper, np.arange(A * F)
+    while left.size:
+        strength, number = np.divmod(left, F)
+        own = Penalty(ridge[strength], threshold[strength], lower, upper)
+        V, done = _tried(H, along, found[strength, number], number, own, goals[strength, number])
+        found[strength[done], number[done]], reached[strength[done], number[done]] = V[done], True
+        left = left[:0]
+        for f in range(F if done.any() else 0):
+            good, bad = np.flatnonzero(reached[:, f]), np.flatnonzero(~reached[:, f])
+            if good.size and bad.size:
+                found[bad, f] = found[good[np.abs(good - bad[:, None]).argmin(axis=1)], f]
+                left = np.append(left, bad * F + f)
+    return found, reached
+
+
+def _tried(
+    H: np.ndarray, along: np.ndarray, V: np.ndarray, number: np.ndarray, penalty: Penalty, goals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Take steps of the active set method from each row of V; return the ends, and where they are minimisers.
+
+    It is no descent method: where it does not converge, the result is arbitrary. ``number`` is the model of each row.
+    """
+    found, reached = np.zeros(V.shape), np.zeros(len(V), dtype=bool)
+    ridge, threshold, lower, upper = penalty.ridge, penalty.threshold, penalty.lower, penalty.upper
+    diagonal, farthest = np.einsum("fjj->fj", H)[number], FAR * np.abs(along).max(axis=1, initial=0.0)
+    left, unit, kept = np.arange(len(V)), np.eye(V.shape[1]), np.zeros(V.shape)
     for _ in range(MOST_STEPS):
         own = H[number]
         slopes = (own @ V[:, :, None])[:, :, 0] - along[number]
@@ -173,10 +195,13 @@ def _active_sets(
         inside = ((lower <= V) & (upper >= V)).all(axis=1)
         done = inside & (here.violations(V, slopes).max(axis=1, initial=0.0) <= goals)
         found[left[done]], reached[left[done]] = V[done], True
-        if (more := ~done).sum() == 0:
+        # A singular matrix has moved a model very far: it is left out.
+        near = np.abs(diagonal * V).max(axis=1, initial=0.0) <= farthest[number]
+        if not (count := np.count_nonzero(more := near & ~done)):
             break
-        left, number, goals, V, slopes, kept = (each[more] for each in (left, number, goals, V, slopes, kept))
-        diagonal, ridge, threshold, own = diagonal[more], ridge[more], threshold[more], own[more]
+        if count < len(V):
+            left, number, goals, V, slopes, kept = (each[more] for each in (left, number, goals, V, slopes, kept))
+            diagonal, ridge, threshold, own = diagonal[more], ridge[more], threshold[more], own[more]
         curvature = diagonal + ridge
         u = np.where(
             V * kept < 0.0, 0.0, diagonal * V - slopes
@@ -193,4 +218,4 @@ def _active_sets(
             V = np.linalg.solve(M, np.where(free, rest, held)[:, :, None])[:, :, 0]
         except np.linalg.LinAlgError:
             break
-    return found.reshape(A, F, m), reached.reshape(A, F)
+    return found, reached
