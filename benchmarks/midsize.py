@@ -13,12 +13,13 @@ import argparse
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from benchmarks.defaults_data import generate
 from benchmarks.timing import from_child, geometric_mean, pinned
 from threadpoolctl import threadpool_limits
@@ -27,8 +28,6 @@ import dualnewton as dn
 
 LONG = 3.0
 """Seconds of a fit from which it is not repeated."""
-
-Target = Callable[[str, int, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,19 @@ def features(kind: str, n: int, d: int) -> np.ndarray:
     return X
 
 
-def examples(kind: str, n: int, d: int, task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return features with the target of a task: "regression", "two", "counts" or "constant"."""
+def examples(kind: str, n: int, d: int, task: str) -> tuple[Any, np.ndarray]:
+    """Return features with the target of a task: "regression", "large regression", "two", "counts" or "constant".
+
+    A large target makes the default penalties weak; "sparse dummies" are a CSR matrix.
+    """
+    if task in ("constant", "large regression"):
+        X, y = examples(kind, n, d, "regression")
+        return X, np.full(n, 3.7) if task == "constant" else 500.0 * y
+    if kind == "sparse dummies":
+        X, y = examples("dummies", n, d, task)
+        return sp.csr_array(X), y
     if kind not in ("dummies", "neighbours"):
-        X, y = generate(n, d, kind).task("regression" if task == "constant" else task)
-        return X, np.full(n, 3.7) if task == "constant" else y
+        return generate(n, d, kind).task(task)
     X, rng = features(kind, n, d), np.random.default_rng(1)
     signal = X @ rng.standard_normal(d)
     noisy = (signal - signal.mean()) / signal.std() + 0.5 * rng.standard_normal(n)
@@ -67,14 +74,16 @@ def examples(kind: str, n: int, d: int, task: str) -> tuple[np.ndarray, np.ndarr
         return X, (noisy > 0.0).astype(int)
     if task == "counts":
         return X, 1.0 + np.floor(np.exp(np.clip(noisy, -2.0, 2.0)))
-    return X, np.full(n, 3.7) if task == "constant" else 3.0 + 2.0 * noisy
+    return X, 3.0 + 2.0 * noisy
 
 
 NEAR_SQUARE = ((3000, 2000), (2000, 3000), (1500, 1500))
 TALL = ((5000, 1000), (10000, 300), (20000, 30))
 CASES = {
     "dummies": Case(
-        ("LinearRegression",), ((50000, 300), (20000, 100), (5000, 300), (1000, 50)), ("dummies", "one-hot", "gaussian")
+        ("LinearRegression",),
+        ((50000, 300), (20000, 100), (5000, 300), (1000, 50)),
+        ("dummies", "sparse dummies", "one-hot", "gaussian"),
     ),
     "logistic": Case(
         ("LogisticRegression",),
@@ -87,6 +96,12 @@ CASES = {
         ("Lasso", "ElasticNet"),
         ((8000, 100), *TALL, *NEAR_SQUARE),
         ("gaussian", "correlated", "few informative", "dummies"),
+    ),
+    "weak penalties": Case(
+        ("Lasso", "ElasticNet"),
+        ((8000, 100), *TALL, (3000, 2000)),
+        ("gaussian", "correlated", "ill-scaled", "dummies"),
+        "large regression",
     ),
     "log link": Case(
         ("PoissonRegressor", "GammaRegressor", "TweedieRegressor"),
@@ -178,7 +193,8 @@ def main() -> None:
         for label, name, parameters, data in cells(options):
             if options.only in label:
                 print(f"{label:55s} {measured(name, parameters, *examples(*data), options)}", flush=True)
-    print(f"geometric mean of the ratios {geometric_mean(options.ratios):.2f}, largest {max(options.ratios):.2f}")
+    largest = max(options.ratios, default=math.nan)
+    print(f"geometric mean of the ratios {geometric_mean(options.ratios):.2f}, largest {largest:.2f}")
 
 
 if __name__ == "__main__":
