@@ -99,6 +99,19 @@ def test_dummies_of_all_levels_are_solved_by_normal_equations(monkeypatch, spars
         np.testing.assert_allclose(model.singular_, singular, atol=1e-9 * singular[0])
 
 
+def test_dummies_beside_features_far_from_zero_are_certified():
+    """Residuals of 1e-3 beside means of 1e5 are not orthogonal to a constant feature before they are projected."""
+    rng = np.random.default_rng(6)
+    X = np.hstack(
+        [np.eye(4)[rng.integers(0, 4, 20_000)], np.full((20_000, 1), 1e5), 1e4 * rng.standard_normal((20_000, 4))]
+    )
+    y = X @ rng.standard_normal(9) + 1e-3 * rng.standard_normal(20_000)
+    for given in (X, sp.csr_array(X)):
+        model = dn.LinearRegression().fit(given, y)
+        assert model.certificate_.relative_gap <= model.tol
+        assert model.coef_[4] == pytest.approx(0.0, abs=1e-12)
+
+
 def test_relations_that_hold_up_to_rounding_are_evaluated_once(monkeypatch):
     rng = np.random.default_rng(5)
     X = rng.standard_normal((9000, 20))

@@ -136,8 +136,25 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         system = summed or _System.of(data, fit_intercept=free)
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
-        W, alphas, reason = system.shortest(), system.duals(), SUMMED if summed else DECOMPOSED
-        each = enumerate(zip(objectives, W, alphas, strict=True))
+        found = self._solutions(objectives, system, SUMMED if summed else DECOMPOSED)
+        if summed and whole and not all(result.converged for result in found):
+            # The residuals are orthogonal to the features up to rounding errors of large means: a projection removes these.
+            found = self._solutions(objectives, system, SUMMED, projected=True)
+            if n * d <= EXPANDED and not all(result.converged for result in found):
+                found = self._solutions(objectives, _System.of(data, fit_intercept=free), DECOMPOSED)
+        return found
+
+    def _solutions(
+        self,
+        objectives: Sequence[Unpenalised],
+        system: _NormalEquations | _System,
+        reason: str,
+        *,
+        projected: bool = False,
+    ) -> list[Result]:
+        """Certify the solution of each output by its residuals, or by their projection."""
+        alphas = [None] * len(objectives) if projected else system.duals()
+        each = enumerate(zip(objectives, system.shortest(), alphas, strict=True))
         return [
             self._result(objective, objective.certified_pair(*system.model(w, k), alpha), reason)
             for k, (objective, w, alpha) in each
