@@ -8,6 +8,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import dualnewton as dn
+from dualnewton.objective import relations
 from dualnewton.objective.unpenalised import View
 from estimators.cases import certificates, relative
 
@@ -76,6 +77,53 @@ def test_features_of_any_scale_are_solved_by_normal_equations():
     np.testing.assert_allclose(model.coef_, coef, rtol=1e-9)
     np.testing.assert_allclose(model.singular_, singular, rtol=1e-9)
     assert model.certificate_.relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_dummies_of_all_levels_are_solved_by_normal_equations(monkeypatch, sparse, fit_intercept):
+    rng = np.random.default_rng(4)
+    levels = rng.choice(8, size=(3, 9000), p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.015, 0.004, 0.001])
+    X = np.hstack([*np.eye(8)[levels], rng.integers(0, 9, (9000, 1))])
+    y = X @ rng.standard_normal(25) + rng.standard_normal(9000)
+    monkeypatch.delattr("dualnewton.estimators.least_squares._System.of")
+    model = dn.LinearRegression(fit_intercept=fit_intercept).fit(sp.csr_array(X) if sparse else X, y)
+    shift = fit_intercept * X.mean(axis=0)
+    coef, _, rank, singular = np.linalg.lstsq(X - shift, y - fit_intercept * y.mean())
+    assert rank == 25 - 2 - fit_intercept
+    np.testing.assert_allclose(model.coef_, coef, atol=1e-9)  # the shortest
+    assert model.certificate_.relative_gap <= 1e-10
+    assert model.certificate_.reach == np.inf
+    if not sparse:
+        assert model.rank_ == rank
+        np.testing.assert_allclose(model.singular_, singular, atol=1e-9 * singular[0])
+
+
+def test_dummies_beside_features_far_from_zero_are_certified():
+    """Residuals of 1e-3 beside means of 1e5 are not orthogonal to a constant feature before they are projected."""
+    rng = np.random.default_rng(6)
+    X = np.hstack(
+        [np.eye(4)[rng.integers(0, 4, 20_000)], np.full((20_000, 1), 1e5), 1e4 * rng.standard_normal((20_000, 4))]
+    )
+    y = X @ rng.standard_normal(9) + 1e-3 * rng.standard_normal(20_000)
+    for given in (X, sp.csr_array(X)):
+        model = dn.LinearRegression().fit(given, y)
+        assert model.certificate_.relative_gap <= model.tol
+        assert model.coef_[4] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_relations_that_hold_up_to_rounding_are_evaluated_once(monkeypatch):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((9000, 20))
+    X[:, 7] = X[:, :5] @ rng.standard_normal(5)
+    y, calls = X[:, 0] + rng.standard_normal(9000), []
+    own = relations._evaluated
+    monkeypatch.setattr(relations, "_evaluated", lambda *args, **more: calls.append(1) or own(*args, **more))
+    model = dn.LinearRegression().fit(X, y)
+    assert len(calls) == 1
+    assert model.rank_ == 19
+    assert model.certificate_.relative_gap <= 1e-6
+    assert model.certificate_.reach < np.inf
 
 
 @pytest.mark.parametrize("expanded", [0, 1 << 24], ids=["moments", "decomposition"])

@@ -11,6 +11,7 @@ from dualnewton.matrix.protocol import Profile
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.planning.working_sets import affordable, sums_at_once, takes_all
+from dualnewton.solvers.direct import thresholds
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((400, 80)) + 1.0
@@ -55,10 +56,29 @@ def test_both_ways_find_the_same_model():
     np.testing.assert_allclose(found[0].w, found[1].w, atol=1e-9)
 
 
-def test_many_features_are_gathered_even_if_most_could_be_used():
+def test_many_features_are_gathered_unless_each_explains_a_part_of_its_own():
     own = problem(1e-3, fit_intercept=True)
+    few = replace(DEFAULT, summed_features=79)
     assert sums_at_once(own)
-    assert not sums_at_once(own, replace(DEFAULT, summed_features=79))
+    assert sums_at_once(own, few)
+    assert not sums_at_once(own, replace(few, shared_share=0.0))
+    common = np.random.default_rng(1).standard_normal((400, 1))
+    alike = dn.Problem(
+        0.1 * X + common, Y + 20.0 * common[:, 0], losses.Squared(), regularizer=regularizers.L1(), lam=1e-3
+    )
+    assert sums_at_once(alike)
+    assert not sums_at_once(alike, few)
+
+
+def test_independent_features_are_gathered_in_one_turn(monkeypatch):
+    rng, gathered = np.random.default_rng(2), []
+    rows = rng.standard_normal((8000, 100))
+    y = rows @ rng.standard_normal(100) + rng.standard_normal(8000)
+    gather = thresholds.Rows.gather
+    monkeypatch.setattr(thresholds.Rows, "gather", lambda self, some: gathered.append(some.size) or gather(self, some))
+    model = dn.Lasso(alpha=1e-3).fit(rows, y)
+    assert [size for size in gathered if size] == [100]
+    assert model.certificate_.relative_gap <= model.tol
 
 
 def test_wide_elastic_nets_walk_on_systems_of_the_rows():

@@ -1,5 +1,8 @@
 """Small problems are solved by one call and one certificate, and end as the loop would end them."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,3 +85,30 @@ def test_a_second_call_asks_for_a_smaller_gap_and_is_the_last():
     other = Direct(solver, [problem], None, tol=1e-4)
     other.restore(method.state())
     assert other.is_stuck(0)
+
+
+@pytest.mark.parametrize("name", ["RidgeCV", "LassoCV", "ElasticNetCV", "Ridge", "Lasso"])
+@pytest.mark.parametrize("target", [3.7, 1e6, -1e-6])
+@pytest.mark.parametrize("shape", [(90, 6), (30, 40)], ids=["tall", "wide"])
+def test_a_constant_target_is_fitted_by_the_intercept(name, target, shape):
+    X = np.random.default_rng(0).standard_normal(shape) + 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = getattr(dn, name)().fit(X, np.full(len(X), target))
+    assert not model.coef_.any()
+    assert model.intercept_ == target
+    assert model.certificate_.primal == model.certificate_.dual == 0.0
+
+
+def test_one_other_target_is_not_constant():
+    X = np.random.default_rng(0).standard_normal((90, 6))
+    y = np.full(90, 3.7)
+    y[40] = 3.8
+    problem = dn.Problem(X, y, losses.Squared(), lam=0.1, fit_intercept=True)
+    result = dn.solve(problem)
+    assert result.w.any()
+    constant = dn.solve(replace(problem, y=np.full(90, 3.7)), warm_start=result)  # whatever the start
+    assert not constant.w.any()
+    assert constant.converged
+    without = dn.solve(dn.Problem(X, np.full(90, 3.7), losses.Squared(), lam=0.1))
+    assert without.w.any()

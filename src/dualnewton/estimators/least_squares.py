@@ -23,6 +23,7 @@ from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
+from dualnewton.planning.costs import is_small, prepared
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.row_arrays import on_host, some_columns
 from dualnewton.run.result import Result, direct_result
@@ -31,7 +32,7 @@ from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.nonnegative import nonnegative
 
 EXPANDED = 1 << 24
-"""Largest number of entries of a sparse X that is made dense and decomposed; a larger X is solved by its moments."""
+"""Largest number of entries of a sparse X that is made dense and decomposed; a larger X is solved by Newton's method."""
 
 DECOMPOSED, SUMMED, ACTIVE = (
     "least squares by a singular value decomposition of X",
@@ -40,12 +41,12 @@ DECOMPOSED, SUMMED, ACTIVE = (
 )
 """The reasons in the plan."""
 
-FEW, MORE, MANY, DEPENDENT = 2, 64, 8, 1e-7
-"""Rows on which dependent features are looked for: so many for each feature, and more; how many times as many rows there must be;
-and the remaining norm of a feature, as a fraction of its own, below which it depends on others."""
-
 CENTRED = 1e-6
 """Sum of squares of a centred feature, as a fraction of that of the feature, below which normal equations lose its digits."""
+
+WELL, ACCURATE = 1e-9, 1e-8
+"""Smallest reciprocal condition number, in the 1-norm, of normal equations with unit diagonal, and of X without its scaling: a
+decomposition of their factor computes the singular values up to a multiple of the unit roundoff times the largest."""
 
 BLOCK = 64
 """Columns of Householder reflections that LAPACK applies together: the workspace has room for this many."""
@@ -58,8 +59,8 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         min_{w, b}  Σ c_i (x_iᵀw + b − y_i)²,    w ≥ 0 if ``positive``
 
     Where several w attain the minimum (features that depend on each other, more features than rows) the one with the smallest
-    norm is returned. Dense data, and sparse data with n·d ≤ 2²⁴, are solved by a decomposition of X; other sparse data with up to
-    2000 features by their moments.
+    norm is returned. Data with many more rows than features, and sparse data, are solved by their normal equations if these are
+    well-conditioned, other data, sparse ones with n·d ≤ 2²⁴, by a decomposition of X.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.LinearRegression``; differences and additions:
 
@@ -111,33 +112,49 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         n, d = data.X.shape
         for name in ("rank_", "singular_"):  # left by an earlier fit
             self.__dict__.pop(name, None)
-        sparse, whole = data.matrix.profile.sparse, data.matrix.capabilities.whole
+        matrix = data.matrix
+        sparse, whole = matrix.profile.sparse, matrix.capabilities.whole
         if self.positive and not whole:
             raise DualnewtonError(
-                f"positive=True decomposes all rows at once, but {data.matrix.capabilities.reason}: "
+                f"positive=True decomposes all rows at once, but {matrix.capabilities.reason}: "
                 "use Ridge(alpha, positive=True) with a small alpha"
             )
-        if sparse and n * d > EXPANDED and not self.positive:
-            return super()._results(session, data, before)
         free, kind = self.fit_intercept, NonNegativeUnpenalised if self.positive else Unpenalised
         more: dict[str, Any] = {"sample_weight": data.sample_weight, "fit_intercept": free}
         loss, targets = Squared(), data.y.reshape(n, -1)
-        first = kind(data.matrix, some_columns(targets, 0), loss, **more)
+        sums = not self.positive and sums_normal_equations(matrix.profile, session.tuning)
+        if sums and sparse:
+            matrix = prepared(matrix, compiled=not is_small(session.tuning, n, d), tuning=session.tuning)
+        first = kind(matrix, some_columns(targets, 0), loss, **more)
         others = range(1, targets.shape[1])
         objectives = [first, *(first.with_target(some_columns(targets, k)) for k in others)]
         if self.positive:
             return self._nonnegative(data, objectives)
-        sums = not sparse and sums_normal_equations(n, d, session.tuning)
-        summed = _NormalEquations.of(data, fit_intercept=free) if sums else None
-        if summed is None and not whole:
+        summed = _NormalEquations.of(data._replace(X=matrix), first) if sums else None
+        if summed is None and (not whole or (sparse and n * d > EXPANDED)):
             return super()._results(session, data, before)
         system = summed or _System.of(data, fit_intercept=free)
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
-        if system.rank < d:
-            vars(first)["rank"] = system.rank + free
-        W, alphas, reason = system.shortest(), system.duals(), SUMMED if summed else DECOMPOSED
-        each = enumerate(zip(objectives, W, alphas, strict=True))
+        found = self._solutions(objectives, system, SUMMED if summed else DECOMPOSED)
+        if summed and whole and not all(result.converged for result in found):
+            # The residuals are orthogonal to the features up to rounding errors of large means: a projection removes these.
+            found = self._solutions(objectives, system, SUMMED, projected=True)
+            if n * d <= EXPANDED and not all(result.converged for result in found):
+                found = self._solutions(objectives, _System.of(data, fit_intercept=free), DECOMPOSED)
+        return found
+
+    def _solutions(
+        self,
+        objectives: Sequence[Unpenalised],
+        system: _NormalEquations | _System,
+        reason: str,
+        *,
+        projected: bool = False,
+    ) -> list[Result]:
+        """Certify the solution of each output by its residuals, or by their projection."""
+        alphas = [None] * len(objectives) if projected else system.duals()
+        each = enumerate(zip(objectives, system.shortest(), alphas, strict=True))
         return [
             self._result(objective, objective.certified_pair(*system.model(w, k), alpha), reason)
             for k, (objective, w, alpha) in each
@@ -220,57 +237,56 @@ class _NormalEquations:
     right-hand side removes them; this needs a moderate condition number (``WELL``). The scales of the features do not count: the
     matrix is factorised with a unit diagonal.
 
+    Features that are linear combinations of others, X = X_S (I C) up to their order, are left out of the equations. Of all w with
+    the same predictions, those of w_S + C w_T = v, the shortest is (I C)ᵀ(I + CCᵀ)⁻¹v.
+
     Attributes
     ----------
-    singular : array
-        The singular values of the centred, weighted X.
+    singular : array of shape (d,)
+        The singular values of the centred, weighted X; empty if X is sparse.
     rank : int
-        The number of singular values.
+        The number of those that are not zero.
     """
 
-    WELL, ACCURATE = 1e8, 1e8
-    """Largest ratio of the eigenvalues of the matrix with unit diagonal, and of the singular values, which a decomposition of the
-    factor of the matrix computes up to a multiple of the unit roundoff times the largest."""
-
-    def __init__(self, data: Examples, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
-        from scipy.linalg.lapack import dpotrs
-
+    def __init__(
+        self,
+        data: Examples,
+        means: tuple[np.ndarray, np.ndarray],
+        cross: np.ndarray,
+        factor: _Factor,
+        singular: np.ndarray,
+    ) -> None:
         X, c, Y = data.matrix, data.sample_weight, data.y.reshape(len(data.y), -1)
-        self.means, (L, scale, self.singular) = means, factor
-        self.rank = len(self.singular)
-
-        def solved(right: np.ndarray) -> np.ndarray:
-            return np.asarray(scale[:, None] * dpotrs(L, scale[:, None] * right, lower=True)[0])
-
-        W = solved(cross)
+        self.means, self.rank, self.singular = means, len(factor.scale), singular
+        W = factor.solved(cross)
         rest = (Y - np.asarray(means[1], like=Y)) - (X.times(W) - np.asarray(means[0] @ W, like=Y))
         mass = rest if c is None else c[:, None] * rest
-        more = solved(X.transposed_times(mass) - np.multiply.outer(means[0], on_host(mass.sum(axis=0))))
+        more = factor.solved(X.transposed_times(mass) - np.multiply.outer(means[0], on_host(mass.sum(axis=0))))
         self.W, self.rest = W + more, rest - (X.times(more) - np.asarray(means[0] @ more, like=Y))
 
     @classmethod
-    def of(cls, data: Examples, *, fit_intercept: bool) -> _NormalEquations | None:
-        """Sum over the rows; return None if the features are linearly dependent, exactly or nearly."""
-        from scipy.linalg.lapack import dpotrf
+    def of(cls, data: Examples, objective: Unpenalised) -> _NormalEquations | None:
+        """Sum over the rows; return None if the features are nearly dependent, or depend on others without a proof.
 
-        X, n = data.matrix, len(data.y)
-        if _seem_dependent(X, fit_intercept=fit_intercept):
-            return None
+        The certificate of the solution needs the same proof.
+        """
+        X, n, free = data.matrix, len(data.y), objective.fit_intercept
+        kept = np.arange(X.d)
+        if X.capabilities.whole:
+            if (proof := objective.independence) is None:
+                return None
+            kept = kept if proof.kept is ... else proof.kept[proof.kept < X.d]
         c = X.ones() if data.sample_weight is None else data.sample_weight
-        moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=fit_intercept))
-        second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
-        if not np.all(second.diagonal() > 0.0):
+        moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=free))
+        second, cross, mean, target_mean = moments.centred(fit_intercept=free)
+        if not np.all(second.diagonal()[kept] > CENTRED * moments.gram.diagonal()[kept]):
             return None
-        scale = 1.0 / np.sqrt(second.diagonal())
-        scaled = second * np.outer(scale, scale)
-        own = np.linalg.eigvalsh(scaled)
-        if not own[-1] < cls.WELL * own[0]:
+        if (factor := _Factor.of(second, kept)) is None:
             return None
-        L, _ = dpotrf(scaled, lower=True)
-        singular = np.linalg.svd(L.T / scale, compute_uv=False)  # the factor of the matrix itself
-        if not singular[0] < cls.ACCURATE * singular[-1]:
+        singular = np.zeros(0) if X.profile.sparse else factor.singular()
+        if singular.size and not singular[len(kept) - 1] > ACCURATE * singular[0]:
             return None
-        return cls(data, (mean, target_mean), cross, (L, scale, singular))
+        return cls(data, (mean, target_mean), cross, factor, singular)
 
     def shortest(self) -> np.ndarray:
         """Return the least-squares solution w of each output."""
@@ -285,21 +301,69 @@ class _NormalEquations:
         return w, float(self.means[1][k] - self.means[0] @ w)
 
 
-def _seem_dependent(X: Any, *, fit_intercept: bool) -> bool:
-    """Whether the features are linearly dependent on a few rows, none of them constant there: they are so on all rows, likely."""
-    some = FEW * X.d + MORE
-    if not X.capabilities.whole or X.n < MANY * some:
-        return False
-    from scipy.linalg.lapack import dpotrf
+class _Factor(NamedTuple):
+    """A factor of the matrix H of normal equations, from some features S of which all others are combinations.
 
-    rows = linear.to_dense(X.rows(np.arange(0, X.n, X.n // some)))
-    rows = rows - rows.mean(axis=0) if fit_intercept else rows
-    gram = linear.gram(rows.T)
-    if not gram.diagonal().min() > 0.0:
-        return False
-    scale = 1.0 / np.sqrt(gram.diagonal())
-    factor, failed = dpotrf(scale[:, None] * gram * scale, lower=True)
-    return bool(failed) or bool(factor.diagonal().min() < DEPENDENT)
+    Attributes
+    ----------
+    L, scale : arrays
+        The Cholesky factor of D(scale) H_S D(scale), whose diagonal is one.
+    kept, others : arrays of int
+        S, and the other features T.
+    combined : array of shape (|S|, |T|)
+        C.
+    inner : array
+        The Cholesky factor of I + CCᵀ.
+    """
+
+    L: np.ndarray
+    scale: np.ndarray
+    kept: np.ndarray
+    others: np.ndarray
+    combined: np.ndarray
+    inner: np.ndarray
+
+    @classmethod
+    def of(cls, H: np.ndarray, kept: np.ndarray) -> _Factor | None:
+        """Factorise H; return None if H_S is nearly singular."""
+        from scipy.linalg.lapack import dpocon, dpotrf
+
+        others = np.setdiff1d(np.arange(len(H)), kept, assume_unique=True)
+        own = H[np.ix_(kept, kept)] if others.size else H
+        scale = 1.0 / np.sqrt(own.diagonal())
+        scaled = own * np.outer(scale, scale)
+        L, failed = dpotrf(scaled, lower=True, clean=True)
+        if failed or not dpocon(L, float(np.abs(scaled).sum(axis=0).max(initial=0.0)), uplo="L")[0] > WELL:
+            return None
+        made = cls(L, scale, kept, others, np.zeros((len(kept), 0)), np.zeros((0, 0)))
+        if not others.size:
+            return made
+        C = made._independent(H[np.ix_(kept, others)])
+        return made._replace(combined=C, inner=dpotrf(np.eye(len(kept)) + C @ C.T, lower=True)[0])
+
+    def _independent(self, right: np.ndarray) -> np.ndarray:
+        """Return the solution of H_S v = right."""
+        from scipy.linalg.lapack import dpotrs
+
+        return np.asarray(self.scale[:, None] * dpotrs(self.L, self.scale[:, None] * right, lower=True)[0])
+
+    def solved(self, right: np.ndarray) -> np.ndarray:
+        """Return the shortest solution of Hw = right."""
+        from scipy.linalg.lapack import dpotrs
+
+        if not self.others.size:
+            return self._independent(right)
+        v = dpotrs(self.inner, self._independent(right[self.kept]), lower=True)[0]
+        w = np.empty(right.shape)
+        w[self.kept], w[self.others] = v, self.combined.T @ v
+        return w
+
+    def singular(self) -> np.ndarray:
+        """Return the roots of the eigenvalues of H, with zeros for the features in T."""
+        root = self.L.T / self.scale  # the factor of H_S itself
+        found = np.zeros(len(self.kept) + len(self.others))
+        found[: len(root)] = np.linalg.svd(np.hstack([root, root @ self.combined]), compute_uv=False)
+        return found
 
 
 class _Spectrum(NamedTuple):

@@ -319,6 +319,11 @@ class MemoryData(Data):
         self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         d, shifted, indices = self.d, bool(origin.any()), np.arange(self.n) if indices is None else indices
+        if not shifted and self.work.by_pairs is not None:
+            H = self.weighted_gram(weights, indices, intercept=True)
+            rows = self.rows(slice(None) if indices.size == self.n else indices)
+            weighted = weights[:, None] * targets
+            return H, np.vstack([rows.T @ weighted, weighted.sum(axis=0)])
         weighted = weights[:, None] * np.column_stack([targets, np.ones(indices.size)])
         H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
         room = np.zeros((0, d))  # for all pieces: fresh memory takes longer than the subtraction

@@ -111,7 +111,6 @@ def independence(
     *,
     one_sided: bool = False,
     gram: Callable[[], np.ndarray] | None = None,
-    rank: int | None = None,
 ) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
@@ -127,9 +126,6 @@ def independence(
         Whether a dual point needs (Ãᵀcα)_j ≤ 0 only. Then a feature that depends on others has a constraint of its own.
     gram : function, optional
         Returns G of all rows. It is used instead of that of a few rows if all rows are not many more.
-    rank : int, optional
-        The rank of all rows, a column of ones for the intercept included, up to rounding, if it is known and a feature depends on
-        others. Where G has this rank, relations that it does not prove are not looked for on more rows.
     """
     kept = varying(problem)
     if kept is None:
@@ -146,8 +142,8 @@ def independence(
         # Relations between features are evaluated on all rows, which are not read again from files or from elsewhere.
         if one_sided or not whole:
             continue
-        spanning, known = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
-        if spanning is None and known == rank:
+        spanning, close = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
+        if spanning is None and close:  # the features depend on each other up to rounding
             return None
         if spanning is not None and (found := _scaled(G[np.ix_(spanning, spanning)], error)) is not None:
             return Independence(rows, spanning, *found, float(weights.min()))

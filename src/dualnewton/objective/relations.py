@@ -36,12 +36,20 @@ FINEST = 2.0**20
 LARGEST = 2.0**53
 """Sums of integers below this number have no rounding errors in float64."""
 
+TO_FINEST = 1.5 * LARGEST / 2.0 / FINEST
+"""Adding this number to an entry and subtracting it again gives a multiple of 1/FINEST, the entry itself if it is one."""
+
+CLOSE = 2.0**-40
+"""Values of a relation on a row below this fraction of the root mean square of its terms are rounding errors."""
+
 ENTRIES = 1 << 15
-"""Number of entries of X that are read at a time: intermediate arrays then stay in the cache."""
+"""Number of stored entries of X that are read at a time: intermediate arrays then stay in the cache."""
 
 
-def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.ndarray | None, int]:
-    """Return features whose exact linear combinations are all others, None if not all relations are proved; and the rank of G.
+def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.ndarray | None, bool]:
+    """Return features whose exact linear combinations are all others, None if not all relations are proved.
+
+    The second value says whether the relations hold on all rows up to rounding: a Gram matrix of more rows has the same ones.
 
     G is a Gram matrix of the features and, last, a constant 1, if it is one of them; ``among`` are the features that matter,
     in increasing order.
@@ -50,24 +58,35 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.
 
     own = G if len(among) == len(G) else G[np.ix_(among, among)]
     if not (own.diagonal().min(initial=np.inf) > 0.0 and np.isfinite(own).all()):
-        return None, len(among)
+        return None, False
     scale = 1.0 / np.sqrt(own.diagonal())
     scale[among == data.d] *= 4.0  # the constant comes first: constant features are multiples of it, not it of them
     factor, order, rank, _ = dpstrf(scale[:, None] * own * scale, tol=DEPENDENT, lower=True)
     if rank in (0, len(among)):
-        return None, rank
+        return None, False
     order = order - 1
     first, rest = order[:rank], order[rank:]
     coefficients = dtrtrs(factor[:rank, :rank], factor[rank:, :rank].T, lower=True, trans=1)[0]  # of scaled features
-    found = np.where(np.abs(coefficients) > NEGLIGIBLE, coefficients, 0.0) * scale[first][:, None] / scale[rest]
     relations = np.zeros((len(G), len(rest)))
-    relations[among[first]], relations[among[rest], np.arange(len(rest))] = found, -1.0
-    hold = _hold(data, relations, among[rest], constant=len(G) > data.d)
-    return np.sort(among[first]) if hold else None, rank
+    relations[among[first]], relations[among[rest], np.arange(len(rest))] = coefficients, -1.0
+    units = scale[first][:, None] / scale[rest]
+    near = relations.copy()
+    near[among[first]] = np.where(np.abs(coefficients) > NEGLIGIBLE, coefficients, 0.0) * units
+    exact = _exact(data, near, among[rest], constant=len(G) > data.d)
+    if exact is not None:
+        proved, close = _evaluated(data, *exact, constant=len(G) > data.d)
+        return np.sort(among[first]) if proved else None, close
+    relations[among[first]] *= units
+    return None, _evaluated(data, relations, np.zeros(0, dtype=int), constant=len(G) > data.d)[1]
 
 
-def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool) -> bool:
-    """Whether coefficients near these give relations that are proved; each has the coefficient −1 at its entry of ``last``."""
+def _exact(
+    data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return relations near these that are exact if entries of some features, also returned, are multiples of 1/FINEST.
+
+    None if there are no such relations. Each has the coefficient −1 at its entry of ``last``.
+    """
     pairs = (relations != 0.0).sum(axis=0) == 2
     others = ~pairs
     if pairs.any():
@@ -80,22 +99,32 @@ def _hold(data: Data, relations: np.ndarray, last: np.ndarray, *, constant: bool
         relations[:, doubled] = powers[:, doubled]
         others = ~(with_constant | doubled)
     if (integers := _integers(relations[:, others])) is None:
-        return False
+        return None
     relations[:, others] = integers
-    used = np.flatnonzero(integers[: data.d].any(axis=1))
     sizes = np.abs(integers[: data.d]).T @ data.feature_norms + np.abs(integers[data.d :]).sum(axis=0)
     if not FINEST * sizes.max(initial=0.0) < 0.99 * LARGEST:
-        return False
-    step = max(1, ENTRIES // data.d)
+        return None
+    return relations, np.flatnonzero(integers[: data.d].any(axis=1))
+
+
+def _evaluated(data: Data, relations: np.ndarray, whole: np.ndarray, *, constant: bool) -> tuple[bool, bool]:
+    """Whether the relations hold and entries of the features ``whole`` are multiples of 1/FINEST; whether they nearly hold."""
+    d, proved = data.d, True
+    allowed = CLOSE * (np.abs(relations[:d]).T @ data.feature_norms) / np.sqrt(data.n)  # of a row
+    step = max(1, ENTRIES * data.n // max(1, data.profile.stored))
     for start in range(0, data.n, step):
-        rows = linear.to_dense(data.rows(slice(start, start + step)))
-        entries = rows.take(used, axis=1)
-        entries *= FINEST
-        if (entries != np.rint(entries)).any():
-            return False
-        if np.any(rows @ relations[: data.d] + (relations[-1] if constant else 0.0)):
-            return False
-    return True
+        rows = data.rows(slice(start, start + step))
+        values = rows @ relations[:d]
+        if constant:
+            values += relations[-1]
+        if values.any():
+            proved = False
+            if (np.abs(values).max(axis=0) > allowed).any():
+                return False, False
+        if proved and whole.size:
+            entries = linear.entries(rows if whole.size == d else rows[:, whole])
+            proved = bool(((entries + TO_FINEST) - TO_FINEST == entries).all())
+    return proved, True
 
 
 def _integers(relations: np.ndarray) -> np.ndarray | None:

@@ -70,7 +70,6 @@ class Unpenalised(AroundProblem):
     regularizer: ClassVar[Regularizer] = L2()
     one_sided: ClassVar[bool] = False  # whether Σ c_i α_i x_ij ≤ 0 suffices
     first: ClassVar[Unpenalised | None] = None  # the problem whose proof a further target shares
-    rank: ClassVar[int | None] = None  # of the rows (x_i, 1), up to rounding, if a feature is known to depend on others
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:
@@ -102,7 +101,7 @@ class Unpenalised(AroundProblem):
         if self.first is not None:
             return self.first.independence
         gram = (lambda: self.view.constant_hessian) if self.columns == 1 else None  # several columns repeat its block
-        return independence(self.unit, one_sided=self.one_sided, gram=gram, rank=self.rank)
+        return independence(self.unit, one_sided=self.one_sided, gram=gram)
 
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""

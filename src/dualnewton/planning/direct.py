@@ -19,9 +19,10 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
     return n * d * min(n, d) <= tuning.direct_multiplications
 
 
-def sums_normal_equations(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether least squares without a penalty sums d×d normal equations instead of decomposing X."""
-    return n >= tuning.fewest_rows * d and n * d > tuning.small_entries
+def sums_normal_equations(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether least squares without a penalty sums d×d normal equations; else X, made dense, is decomposed."""
+    n, d = profile.n, profile.d
+    return n >= (1 if profile.sparse else tuning.fewest_rows) * d and n * d > tuning.small_entries
 
 
 def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:

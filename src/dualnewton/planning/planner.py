@@ -225,10 +225,12 @@ def offered(facts: Facts, *, primal: bool) -> list[Plan]:
 def _is_tried_first(facts: Facts, cost: float) -> bool:
     """Whether a few epochs of SDNA are tried before a primal method of this predicted cost.
 
-    They are not for quadratic losses, whose Hessian is computed once, for small data, where NumPy epochs are slow, and for dense
-    rows, for which passes in order are much faster than visits in random order.
+    They are not for quadratic losses, whose Hessian is computed once, for small data, where NumPy epochs are slow, and for many
+    more dense rows than features, for which passes in order are much faster than visits in random order. With fewer rows the
+    predicted epochs are far too many: the products of rows give the dual the curvature that a weak penalty does not.
     """
-    able = "sdna" in facts.methods and facts.has_hessian and facts.costs.sparse
+    costs, tuning = facts.costs, facts.tuning
+    able = "sdna" in facts.methods and facts.has_hessian and (costs.sparse or costs.n < tuning.trial_rows * costs.d)
     if not able or facts.quadratic or facts.small or facts.near:
         return False
-    return facts.tuning.trial_epochs * facts.costs.epoch <= facts.tuning.trial_share * cost
+    return tuning.trial_epochs * costs.epoch <= tuning.trial_share * cost

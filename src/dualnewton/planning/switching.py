@@ -96,8 +96,11 @@ class Switching:
             history = history[1:]
         self.state = SwitchingState(self.state.plan, history, relative_gap)
 
-    def better(self, *, stuck: bool = False) -> Plan | None:
-        """Return the plan of another method, if it is clearly better for the rest of the run, or the current one is stuck."""
+    def better(self, *, stuck: bool = False, remaining: float = math.inf) -> Plan | None:
+        """Return the plan of another method, if it is clearly better for the rest of the run, or the current one is stuck.
+
+        A dual method that would not end within the ``remaining`` epochs is also replaced by one that costs more.
+        """
         plan, relative_gap = self.state.plan, self.state.relative_gap
         if not self.free:
             return None
@@ -113,7 +116,7 @@ class Switching:
         if not (self.tol < relative_gap < math.inf and residual > 0.0):
             return None  # the run is about to end, or the gap is unknown: both numbers may be NaN
         left = math.log(relative_gap / self.tol) / self._pace()
-        return self._dual(left, now) if plan.is_primal else self._primal(left, relative_gap)
+        return self._dual(left, now) if plan.is_primal else self._primal(left, relative_gap, remaining)
 
     def _from_kinks(self, *, stuck: bool) -> Plan | None:
         """Return another plan for a loss with kinks, at most once: after slow rounds, or after steps that rounding stopped."""
@@ -170,13 +173,14 @@ class Switching:
             (other.cost, other) for other in primal if other.method != self.state.plan.method
         ]
 
-    def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
+    def _primal(self, epochs_left: float, relative_gap: float, remaining: float) -> Plan | None:
         options = [(self._rest(other, relative_gap), other) for other in offered(self.facts, primal=True)]
         if not options:
             return None
         cost, other = min(options, key=itemgetter(0))
         dual = epochs_left * dual_epoch(self.facts)
-        if self.tuning.switch_margin * cost >= dual:
+        margin = self.tuning.switch_margin if epochs_left <= remaining else self.tuning.limit_margin
+        if margin * cost >= dual:
             return None
         reason = f"{epochs_left:.3g} more epochs of {self.state.plan.method} would cost {dual / cost:.2g} times as much"
         return other.after(self.state.plan, reason)

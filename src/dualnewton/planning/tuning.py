@@ -132,8 +132,9 @@ class Tuning(Crossovers):
     kinked_rounds_fixed, kinked_rounds_per_root : float
         Epochs of dual rounds on a piecewise linear loss, without smoothing, to a relative gap of 1e-4: fixed + factor · √(R/λn),
         with the mean R of c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: actual numbers are 0.2 to 4 times the prediction.
-    trial_epochs, trial_share : float
-        "auto" begins with this many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
+    trial_epochs, trial_share, trial_rows : float
+        "auto" begins with this many epochs of SDNA, if they cost at most this share of the primal method's cost: on sparse data,
+        and on dense data with fewer rows than this multiple of the features.
     smoothing_stages : float
         Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
     smoothing_reads, interior_reads : float
@@ -155,8 +156,9 @@ class Tuning(Crossovers):
     column_sweeps : float
         Coordinate sweeps per proximal Newton step without a matrix.
 
-    switch_margin : float
-        A run changes its method if another is predicted to be cheaper by this factor for the remaining work.
+    switch_margin, limit_margin : float
+        A run changes its method if another is predicted to be cheaper by this factor for the remaining work; the second for a
+        dual method that would not end within the limit of epochs.
     switch_window : int
         Least number of steps of the loop over which the speed of the current method is measured.
     restart_passes, fastest_pass : float
@@ -324,6 +326,7 @@ class Tuning(Crossovers):
     kinked_rounds_per_root: float = 15.0
     trial_epochs: float = 3.0
     trial_share: float = 0.15
+    trial_rows: float = 1.6
     smoothing_stages: float = 40.0
     smoothing_reads: float = 45.0
     interior_reads: float = 110.0
@@ -341,6 +344,7 @@ class Tuning(Crossovers):
     column_sweeps: float = 15.0
     # Switching between methods
     switch_margin: float = 1.3
+    limit_margin: float = 0.05
     switch_window: int = 2
     restart_passes: float = 5.0
     fastest_pass: float = 3.0

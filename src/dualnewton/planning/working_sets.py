@@ -12,6 +12,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.solvers.crossovers import Sizes
+from dualnewton.solvers.direct.thresholds import are_used
 
 
 class SetSizes(Sizes):
@@ -112,17 +113,19 @@ def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
 
     The matrix of some features is gathered column by column, which takes about twice the time per entry. A feature may be
     nonzero if its slope at w = 0 exceeds its threshold; where many do, few may be used in the end, which is why the matrix of
-    more than ``summed_features`` is not computed at once.
+    more than ``summed_features`` is computed at once only if they explain the targets independently of each other.
     """
     profile, form = problem.data.profile, problem.regularizer.form
     if profile.d <= tuning.least_set:
         return True
-    if profile.d >= profile.n or profile.d > tuning.summed_features:
+    if profile.d >= profile.n:
         return False
     pull = -problem.slopes_at_zero
     allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0
     used = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
-    return bool(np.count_nonzero(used) >= tuning.walk_share * profile.d)
+    if profile.d <= tuning.summed_features:
+        return bool(np.count_nonzero(used) >= tuning.walk_share * profile.d)
+    return are_used(problem, pull, used, tuning)
 
 
 def ladder(profile: Profile, tuning: Tuning) -> float:

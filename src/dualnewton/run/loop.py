@@ -320,7 +320,7 @@ class Run:
         for place, track in enumerate(self.moving):
             track.update(method, place)
         # 3. Choose another method.
-        better = None if self.switching is None else self._better(self.switching, last=last)
+        better = None if self.switching is None else self._better(self.switching, most - spent, last=last)
         # 4. Certify.
         anyway = last or better is not None or method.certificates_are_cheap
         at = self.steps, self.plan, self.request
@@ -389,13 +389,13 @@ class Run:
     def _new_method(self, moving: Sequence[Track]) -> Method:
         return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run)
 
-    def _better(self, switching: Switching, *, last: bool) -> Plan | None:
+    def _better(self, switching: Switching, remaining: float, *, last: bool) -> Plan | None:
         """Return the plan of a method that is clearly better for the rest of the run."""
         slowest = max(self.moving, key=Track.expected_relative_gap)
         switching.note(self.epochs, slowest.expected_relative_gap(), slowest.residual)
         tol = self.request.tol
         stuck = any(track.stuck and track.expected_relative_gap() > tol for track in self.moving)
-        return None if last else switching.better(stuck=stuck)
+        return None if last else switching.better(stuck=stuck, remaining=remaining)
 
     def _switch_to(self, plan: Plan) -> None:
         assert self.method is not None

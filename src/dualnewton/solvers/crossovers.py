@@ -46,6 +46,9 @@ class Crossovers:
         d ≤ n, if there are more than ``least_set``.
     walk_share : float
         Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
+    shared_share : float
+        Sum of what each feature explains alone, as a fraction of the squares of the targets, up to which most features with such
+        a slope are expected to be used: of independent features it is at most one.
     wide_matrix : int
         Number of features whose matrix is formed even if they are more than the rows of one dense block.
     path_ladder : float
@@ -81,6 +84,7 @@ class Crossovers:
     gathered_features: int = 16
     gathered_products: int = 1 << 22
     walk_share: float = 0.7
+    shared_share: float = 2.0
     wide_matrix: int = 512
     path_ladder: float = 0.3
     thin_share: float = 0.05

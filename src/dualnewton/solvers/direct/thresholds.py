@@ -64,7 +64,10 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
-        more = wanted(beyond, rows.inside, problem.n, block.crossovers)
+        if not rows.inside.size and are_used(problem, slopes, beyond != 0.0, block.crossovers):
+            more = np.arange(problem.d)
+        else:
+            more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
@@ -111,6 +114,22 @@ def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.nda
     r = g.reach(bar)
     defect = penalty + g.conjugate(r * bar) - r * float(np.vdot(w, bar))
     return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
+
+
+def are_used(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, sizes: Crossovers) -> bool:
+    """Whether most features of least squares are likely to be nonzero, given their slopes at w = 0 and which exceed thresholds.
+
+    A feature alone explains slope_j²/Σ c_i x_ij² of Σ c_i t_i². Where these sum to more than the whole, features share what they
+    explain, and those that enter first leave little for the others.
+    """
+    if problem.d > problem.n or np.count_nonzero(pulled) < sizes.walk_share * problem.d:
+        return False
+    c, data = problem.sample_weight, problem.data
+    squares = np.square(data.feature_norms) if c is None else data.column_norms(c)
+    t = problem.y - problem.o
+    t = t - problem.fit_intercept * float(problem.c @ t) / float(problem.c.sum())
+    explained = float(np.divide(np.square(slopes), squares, out=np.zeros(problem.d), where=squares > 0.0).sum())
+    return explained <= sizes.shared_share * float(problem.c @ np.square(t))
 
 
 def wanted(beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers) -> np.ndarray:
