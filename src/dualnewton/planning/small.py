@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE, Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
+from dualnewton.planning.facts import every, first_margins
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
@@ -31,6 +33,8 @@ class Family(NamedTuple):
         The outer scheme of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
+    dense : bool
+        Whether it expands all rows to one dense block, so that the number of entries of X is limited.
     yields : callable, optional
         Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     """
@@ -40,6 +44,7 @@ class Family(NamedTuple):
     reason: str
     scheme: str | None = None
     together: bool = False
+    dense: bool = True
     yields: Callable[[Any, Tuning], bool] | None = None
 
 
@@ -55,6 +60,49 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
         thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
+
+
+def _takes_products(problem: Any, tuning: Tuning) -> bool:
+    """Whether Newton's method by products with sparse rows is expected to need few of them, so that no matrix is worth its cost.
+
+    With fewer examples than features, most of them lie near a kink of φ′ if it has one (squared hinge): these change sides from
+    step to step, and other methods need fewer passes.
+    """
+    n, d, profile = problem.n, problem.d, problem.data.profile
+    thin = profile.sparse and profile.stored <= tuning.expanded_share * n * d
+    few = thin and problem.columns == 1 and d > tuning.product_features and profile.stored <= tuning.product_entries
+    if not (few and has_hessian(problem) and problem.data.capabilities.whole):
+        return False
+    if n < d and problem.loss.curvature is Curvature.PIECEWISE:
+        return False
+    products = _expected_products(problem, tuning)
+    return products <= tuning.most_products and (
+        n >= d or _products_cost(problem, products, tuning) <= _factor_cost(problem, 1, tuning)
+    )
+
+
+def _expected_products(problem: Any, tuning: Tuning) -> float:
+    """Predict the conjugate gradients of a Newton system: √(1 + h/λn), if its eigenvalues are about those of its diagonal.
+
+    h is the sum of the squares of all entries, times the curvature of the loss, over min(n, d).
+    """
+    h = problem.data.norm**2 * _curvature(problem, tuning) / min(problem.n, problem.d)
+    return math.sqrt(1.0 + h / (problem.lam * problem.n))
+
+
+def _products_cost(problem: Any, products: float, tuning: Tuning) -> float:
+    """Seconds of Newton's method with this number of conjugate gradients in each step."""
+    rates, stored = tuning.rates, problem.data.profile.stored
+    each = rates.product_call + stored * rates.sparse_entry + (problem.n + problem.d) * rates.margin
+    return _newton_steps(problem, tuning) * products * each
+
+
+def _curvature(problem: Any, tuning: Tuning) -> float:
+    """Return 1/γ, or for losses without γ the mean of φ″ of some rows at w = 0 and the best intercept."""
+    if (gamma := problem.loss.gamma) is not None:
+        return 1.0 / float(gamma)
+    at, y = first_margins(problem, some := every(problem.n, tuning.norm_sample)), problem.data.entries(problem.y, some)
+    return float(problem.loss.second_derivative(at, y).mean())
 
 
 def _takes_classes(problem: Any, tuning: Tuning) -> bool:
@@ -172,6 +220,12 @@ FAMILIES = {
         "a joint scale by Newton's method in all variables, on one dense block of rows",
         scheme="scale",
     ),
+    "conjugate": Family(
+        _takes_products,
+        "newton",
+        "Newton's method by conjugate gradients, whose products use the stored entries alone",
+        dense=False,
+    ),
     "classes": Family(
         _takes_classes, "newton", "L-BFGS from a Hessian that the classes share, on one dense block of rows"
     ),
@@ -190,14 +244,15 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = _most_entries(problem, tuning)
+    asked, scheme = tau in ("auto", problem.n), problem.scheme
     # Models with kinks take their own steps in either way; those of one Hessian share it.
     apart = problem.scheme == "smoothing" or (problem.scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
-    if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
-        return wide_plan(problem, method, tau, models, tuning)
-    asked, scheme = tau in ("auto", problem.n), problem.scheme
+    one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     for name, family in FAMILIES.items():
         if family.scheme != scheme or not asked or method not in ("auto", family.method):
+            continue
+        if family.dense and not one_block:
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
@@ -257,10 +312,13 @@ def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
     n = problem.n
     few = Costs(n, n, n * n, 0.5 * n**3, False, DOUBLE, tuning=tuning)
     step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
-    steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}.get(
-        problem.loss.curvature, tuning.newton_passes
-    )
-    return Costs.of(problem.data.profile, tuning).gram(n) + models * steps * step
+    return Costs.of(problem.data.profile, tuning).gram(n) + models * _newton_steps(problem, tuning) * step
+
+
+def _newton_steps(problem: Any, tuning: Tuning) -> float:
+    """Predict the steps of Newton's method from w = 0."""
+    steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}
+    return steps.get(problem.loss.curvature, tuning.newton_passes)
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:

@@ -41,6 +41,12 @@ class Tuning(Crossovers):
     direct_hessian, thin_hessian : float
         Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
         entries; the second for sparse rows with few pairs of stored entries.
+    product_features, product_entries : int
+        Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
+        systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
+        faster.
+    most_products : float
+        Largest expected number of these conjugate gradients for a system.
     class_features, class_blocks : int
         Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
         block, by L-BFGS from a d×d Gram matrix.
@@ -263,6 +269,9 @@ class Tuning(Crossovers):
     direct_gain: float = 8.0
     direct_hessian: float = 6.4e7
     thin_hessian: float = 2.1e7
+    product_features: int = 64
+    product_entries: int = 1 << 19
+    most_products: float = 40.0
     class_features: int = 512
     class_blocks: int = 2
     class_coordinates: float = 2.0

@@ -45,6 +45,11 @@ class Block:
         return {}
 
     @cached_property
+    def stored(self) -> linear.Matrix:
+        """X, dense or CSR as it is stored."""
+        return self.data.rows(slice(None))
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """X, of shape (n, d), in C order."""
         return np.ascontiguousarray(linear.to_dense(self.data.rows(slice(None))), dtype=np.float64)
