@@ -70,7 +70,7 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
     thin = profile.sparse and profile.stored <= tuning.expanded_share * n * d
-    few = thin and problem.columns == 1 and d > tuning.product_features and profile.stored <= tuning.product_entries
+    few = thin and d > tuning.product_features and profile.stored <= tuning.product_entries
     if not (few and has_hessian(problem) and problem.data.capabilities.whole):
         return False
     if n < d and problem.loss.curvature is Curvature.PIECEWISE:

@@ -2,28 +2,31 @@
 
 A step solves the Newton system by conjugate gradients, each of which costs a product with X and one with Xᵀ:
 
-    (Xᵀ C X + D(ridge)) s = −g,        C = K − κκᵀ/Σκ,   K = D(κ),   κ_i = c_i φ″_i
+    (Xᵀ C X + D(ridge)) s = −g,        C t = φ″(t − 1β),   β = (Σ φ″_i)⁻¹ Σ φ″_i t_i,       φ″_i including the weight c_i
 
-C is what the best intercept leaves of the curvature κ, so that no direction is without a ridge. The residual r of the system is
-the gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for
-the squared loss one system, solved to the wanted gap, is enough.
+C is what the best intercept leaves of the curvature, so that no direction is without a ridge. The residual r of the system is the
+gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for the
+squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.row_sums import curvature
+from dualnewton.objective.row_sums import curvature, curvature_at
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.descent import step
+from dualnewton.solvers.direct.newton import nothing
 from dualnewton.solvers.direct.risk import Point, Risk
 
 INNER = 0.1
@@ -39,16 +42,15 @@ MOST_PRODUCTS = 400
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
     risk = Risk.of(problem, block, as_stored=True)
-    x = np.zeros(risk.size) if start is None else risk.vector(*start)
-    if start is None and problem.fit_intercept and problem.loss.gamma is None:
-        x[-1] = problem.best_intercept_without_features()
-    at, goal = risk.at(x, risk.margins(x)), WELL_BELOW * tol
+    x, goal = risk.vector(*(nothing(problem) if start is None else start)), WELL_BELOW * tol
+    at = risk.at(x, risk.margins(x))
     gap, steps, products, stuck = risk.gap(at), 0, 0, False
-    forcing = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
+    inner = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
     squares = linear.squared(risk.rows).T
     while steps < most and not stuck:
-        left = min(forcing, gap / abs(at.value) if at.value else forcing) * gap
-        way = _newton_step(risk, squares, at, left, NEAR * goal, MOST_PRODUCTS - products, block.crossovers)
+        left = min(inner, gap / abs(at.value) if at.value else inner) * gap
+        system = System.of(risk, at, squares, block.crossovers)
+        way = system.solved(left, NEAR * goal, MOST_PRODUCTS - products)
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
@@ -63,38 +65,87 @@ class Way(NamedTuple):
     products: int
 
 
-def _newton_step(
-    risk: Risk, squares: linear.Matrix, at: Point, left: float, goal: float, most: int, crossovers: Crossovers
-) -> Way:
-    """Solve the Newton system until it leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end."""
-    rows, transposed, d = risk.rows, risk.transposed, risk.rows.shape[1]
-    weights, ridge, halves = curvature(risk.loss, at.margins, risk.vectors), risk.ridge[:d], risk.halves[:d]
-    total = float(weights.sum()) if risk.free else 0.0
-    shares, slope = weights / (total or 1.0), float(at.gradient[-1]) if risk.free else 0.0
-    r = -at.gradient[:d]
-    if slope and total:
-        r += slope * (transposed @ shares)
-    diagonal = squares @ weights + ridge
-    trace = float(diagonal.sum())
-    heavy = float(diagonal[diagonal * d > crossovers.heavy_feature * trace].sum())
-    inverse = 1.0 / (diagonal if heavy > crossovers.heavy_trace * trace else ridge)
-    s, images, value, products = np.zeros(d), np.zeros(risk.n), at.value, 0
-    p, last = np.zeros(d), 1.0
-    while products < most and float(np.square(r) @ halves) > max(left, goal * abs(value)):
-        q = inverse * r
-        square = float(r @ q)
-        p *= square / last
-        p += q
-        image = rows @ p
-        Hp = transposed @ (weights * (image - float(shares @ image) if total else image))
-        Hp += ridge * p
-        t = square / float(p @ Hp)
-        s += t * p
-        images += t * image
-        r -= t * Hp
-        value -= 0.5 * t * square
-        last, products = square, products + 1
-    if not risk.free:
-        return Way(s, images, products)
-    b = -slope / total - float(shares @ images) if total else 0.0
-    return Way(np.append(s, b), images + b, products)
+@dataclass(frozen=True, eq=False)
+class System:
+    """The Newton system at a point, with unknowns of shape (d,) or (d, K).
+
+    Attributes
+    ----------
+    risk : Risk
+        The objective.
+    at : Point
+        The point.
+    curved : callable
+        t ↦ φ″t.
+    ridge, halves : arrays of shape (d,) or (d, 1)
+        λn v_j and 1/(2 λn v_j).
+    inverse : array
+        The inverse of the diagonal by which the system is scaled.
+    of_intercept : float or array of shape (K, K)
+        (Σ φ″_i)⁻¹; zero without an intercept.
+    """
+
+    risk: Risk
+    at: Point
+    curved: Callable[[np.ndarray], np.ndarray]
+    ridge: np.ndarray
+    halves: np.ndarray
+    inverse: np.ndarray
+    of_intercept: Any
+
+    @classmethod
+    def of(cls, risk: Risk, at: Point, squares: linear.Matrix, crossovers: Crossovers) -> System:
+        """Return the system; ``squares`` are the squares of the entries of Xᵀ."""
+        d, K = risk.rows.shape[1], risk.loss.columns
+        ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
+        weights, curved = (
+            curvature(risk.loss, at.margins, risk.vectors),
+            curvature_at(risk.loss, at.margins, risk.vectors),
+        )
+        diagonal = squares @ weights + ridge
+        trace = float(diagonal.sum())
+        heavy = float(diagonal[diagonal * diagonal.size > crossovers.heavy_feature * trace].sum())
+        inverse = 1.0 / (diagonal if heavy > crossovers.heavy_trace * trace else ridge)
+        of_intercept: Any = 0.0
+        if risk.free and K == 1:
+            of_intercept = 1.0 / (float(weights.sum()) or np.inf)
+        elif risk.free:
+            sums = np.array([curved(np.broadcast_to(unit, weights.shape)).sum(axis=0) for unit in np.eye(K)])
+            # Adding a number to all intercepts changes nothing: see ``Risk.hessian``.
+            of_intercept = np.linalg.inv(sums + (sums.trace() / K**2 or 1.0))
+        return cls(risk, at, curved, ridge, halves, inverse, of_intercept)
+
+    def best_intercept(self, slopes: np.ndarray) -> Any:
+        """Return the intercept whose margins have slopes with the same sums."""
+        return slopes.sum(axis=0) @ self.of_intercept if slopes.ndim > 1 else float(slopes.sum()) * self.of_intercept
+
+    def solved(self, left: float, goal: float, most: int) -> Way:
+        """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end."""
+        risk, rows, transposed, free = self.risk, self.risk.rows, self.risk.transposed, self.risk.free
+        d, K, value, products = rows.shape[1], risk.loss.columns, self.at.value, 0
+        G = self.at.gradient.reshape(K, -1).T
+        r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
+        start: Any = 0.0
+        if slope is not None and slope.any():
+            start = -(slope @ self.of_intercept if K > 1 else float(slope[0]) * self.of_intercept)
+            r -= transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
+        s, images, p, last = np.zeros(r.shape), np.zeros(self.at.margins.shape), np.zeros(r.shape), 1.0
+        while products < most and float(np.vdot(r, self.halves * r)) > max(left, goal * abs(value)):
+            q = self.inverse * r
+            square = float(np.vdot(r, q))
+            p *= square / last
+            p += q
+            image = rows @ p
+            slopes = self.curved(image)
+            if free:
+                slopes -= self.curved(np.broadcast_to(self.best_intercept(slopes), slopes.shape))
+            Hp = transposed @ slopes
+            Hp += self.ridge * p
+            t = square / float(np.vdot(p, Hp))
+            s += t * p
+            images += t * image
+            r -= t * Hp
+            value -= 0.5 * t * square
+            last, products = square, products + 1
+        b = start - self.best_intercept(self.curved(images)) if free else 0.0
+        return Way(risk.vector(s.T, b), images + b, products)
