@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
+from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE, Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
@@ -35,6 +36,8 @@ class Family(NamedTuple):
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     dense : bool
         Whether it expands all rows to one dense block, so that the number of entries of X is limited.
+    warm : bool
+        Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     yields : callable, optional
         Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     """
@@ -45,6 +48,7 @@ class Family(NamedTuple):
     scheme: str | None = None
     together: bool = False
     dense: bool = True
+    warm: bool = False
     yields: Callable[[Any, Tuning], bool] | None = None
 
 
@@ -62,23 +66,27 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
+def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices."""
+    thin = profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
+    return thin and profile.d > tuning.product_features and profile.stored <= tuning.product_entries
+
+
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method by products with sparse rows is expected to need few of them, so that no matrix is worth its cost.
 
     With fewer examples than features, most of them lie near a kink of φ′ if it has one (squared hinge): these change sides from
     step to step, and other methods need fewer passes.
     """
-    n, d, profile = problem.n, problem.d, problem.data.profile
-    thin = profile.sparse and profile.stored <= tuning.expanded_share * n * d
-    few = thin and d > tuning.product_features and profile.stored <= tuning.product_entries
-    if not (few and has_hessian(problem) and problem.data.capabilities.whole):
+    n, d, data = problem.n, problem.d, problem.data
+    if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
         return False
     if n < d and problem.loss.curvature is Curvature.PIECEWISE:
         return False
     products = _expected_products(problem, tuning)
-    return products <= tuning.most_products and (
-        n >= d or _products_cost(problem, products, tuning) <= _factor_cost(problem, 1, tuning)
-    )
+    if products > tuning.most_products:
+        return False
+    return n >= d or _products_cost(problem, products, tuning) <= _factor_cost(problem, 1, tuning)
 
 
 def _expected_products(problem: Any, tuning: Tuning) -> float:
@@ -225,6 +233,7 @@ FAMILIES = {
         "newton",
         "Newton's method by conjugate gradients, whose products use the stored entries alone",
         dense=False,
+        warm=True,
     ),
     "classes": Family(
         _takes_classes, "newton", "L-BFGS from a Hessian that the classes share, on one dense block of rows"
@@ -261,6 +270,11 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
             plan = Plan(family.method, problem.n, family.reason, family=name, together=together)
             return _with_passes(plan, problem, tuning) if name == "classes" else plan
     return wide_plan(problem, method, tau, models, tuning)
+
+
+def takes_starts(plan: Plan) -> bool:
+    """Whether the direct solver of a plan needs no certificates of its starts."""
+    return plan.family in FAMILIES and FAMILIES[plan.family].warm
 
 
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:

@@ -46,7 +46,8 @@ class Tuning(Crossovers):
         systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
         faster.
     most_products : float
-        Largest expected number of these conjugate gradients for a system.
+        Largest expected number of these conjugate gradients for a system; most need far fewer than the bound by which this is
+        predicted.
     class_features, class_blocks : int
         Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
         block, by L-BFGS from a d×d Gram matrix.
@@ -271,7 +272,7 @@ class Tuning(Crossovers):
     thin_hessian: float = 2.1e7
     product_features: int = 64
     product_entries: int = 1 << 19
-    most_products: float = 40.0
+    most_products: float = 400.0
     class_features: int = 512
     class_blocks: int = 2
     class_coordinates: float = 2.0

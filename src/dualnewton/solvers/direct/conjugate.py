@@ -44,7 +44,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     risk = Risk.of(problem, block, as_stored=True)
     x, goal = risk.vector(*(nothing(problem) if start is None else start)), WELL_BELOW * tol
     at = risk.at(x, risk.margins(x))
-    gap, steps, products, stuck = risk.gap(at), 0, 0, False
+    gap, steps, products = risk.gap(at), 0, 0
+    stuck = start is not None and gap <= goal * abs(at.value)
     inner = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
     squares = linear.squared(risk.rows).T
     while steps < most and not stuck:
