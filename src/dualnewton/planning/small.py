@@ -83,26 +83,32 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
         return False
     if n < d and problem.loss.curvature is Curvature.PIECEWISE:
         return False
-    products = _expected_products(problem, tuning)
-    if products > tuning.most_products:
-        return False
-    return n >= d or _products_cost(problem, products, tuning) <= _factor_cost(problem, 1, tuning)
+    matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
+    return _products_cost(problem, tuning) <= matrix
 
 
-def _expected_products(problem: Any, tuning: Tuning) -> float:
-    """Predict the conjugate gradients of a Newton system: √(1 + h/λn), if its eigenvalues are about those of its diagonal.
+def _products_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of Newton's method by products with sparse rows, of which a system takes √(1 + h/λn).
 
-    h is the sum of the squares of all entries, times the curvature of the loss, over min(n, d).
+    h, a mean eigenvalue of the Hessian, is the sum of the squares of all entries, times the curvature of the loss, over
+    min(n, d). Logistic losses of fewer examples than features have little curvature at the minimum: all examples are fitted.
     """
-    h = problem.data.norm**2 * _curvature(problem, tuning) / min(problem.n, problem.d)
-    return math.sqrt(1.0 + h / (problem.lam * problem.n))
+    n, d, rates, profile = problem.n, problem.d, tuning.rates, problem.data.profile
+    h = problem.data.norm**2 * _curvature(problem, tuning) / min(n, d)
+    products = math.sqrt(1.0 + h / (problem.lam * n))
+    if n < d and problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None:
+        products = min(products, tuning.fitted_products)
+    each = rates.product_call + problem.columns * (profile.stored * rates.sparse_entry + (n + d) * rates.margin)
+    systems = 1.0 if problem.loss.curvature is Curvature.CONSTANT else tuning.product_systems
+    return systems * products * each
 
 
-def _products_cost(problem: Any, products: float, tuning: Tuning) -> float:
-    """Seconds of Newton's method with this number of conjugate gradients in each step."""
-    rates, stored = tuning.rates, problem.data.profile.stored
-    each = rates.product_call + stored * rates.sparse_entry + (problem.n + problem.d) * rates.margin
-    return _newton_steps(problem, tuning) * products * each
+def _hessian_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of Newton's method with d×d matrices, step by step in the loop."""
+    costs = Costs.of(problem.data.profile, tuning)
+    step = costs.added(problem.n) if problem.columns == 1 else costs.class_step(problem.columns)
+    steps, every = _newton_steps(problem, tuning), costs.with_columns(problem.columns).data_pass
+    return steps * (step + every) + tuning.certificate_passes * every
 
 
 def _curvature(problem: Any, tuning: Tuning) -> float:

@@ -45,9 +45,9 @@ class Tuning(Crossovers):
         Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
         systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
         faster.
-    most_products : float
-        Largest expected number of these conjugate gradients for a system; most need far fewer than the bound by which this is
-        predicted.
+    product_systems, fitted_products : float
+        Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are solved
+        roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     class_features, class_blocks : int
         Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
         block, by L-BFGS from a d×d Gram matrix.
@@ -272,7 +272,8 @@ class Tuning(Crossovers):
     thin_hessian: float = 2.1e7
     product_features: int = 64
     product_entries: int = 1 << 19
-    most_products: float = 400.0
+    product_systems: float = 2.0
+    fitted_products: float = 10.0
     class_features: int = 512
     class_blocks: int = 2
     class_coordinates: float = 2.0

@@ -50,6 +50,11 @@ class Block:
         return self.data.rows(slice(None))
 
     @cached_property
+    def squares(self) -> linear.Matrix:
+        """The squares of the entries of Xᵀ, stored as X is."""
+        return linear.squared(self.stored).T
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """X, of shape (n, d), in C order."""
         return np.ascontiguousarray(linear.to_dense(self.data.rows(slice(None))), dtype=np.float64)

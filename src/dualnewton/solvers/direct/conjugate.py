@@ -20,10 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, curvature_at
-from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.descent import step
 from dualnewton.solvers.direct.newton import nothing
@@ -47,10 +45,9 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     gap, steps, products = risk.gap(at), 0, 0
     stuck = start is not None and gap <= goal * abs(at.value)
     inner = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
-    squares = linear.squared(risk.rows).T
     while steps < most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
-        system = System.of(risk, at, squares, block.crossovers)
+        system = System.of(risk, at, block)
         way = system.solved(left, NEAR * goal, MOST_PRODUCTS - products)
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
@@ -95,18 +92,18 @@ class System:
     of_intercept: Any
 
     @classmethod
-    def of(cls, risk: Risk, at: Point, squares: linear.Matrix, crossovers: Crossovers) -> System:
-        """Return the system; ``squares`` are the squares of the entries of Xᵀ."""
+    def of(cls, risk: Risk, at: Point, block: Block) -> System:
+        """Return the system, scaled by its diagonal if a few features have most of its trace."""
         d, K = risk.rows.shape[1], risk.loss.columns
         ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
         weights, curved = (
             curvature(risk.loss, at.margins, risk.vectors),
             curvature_at(risk.loss, at.margins, risk.vectors),
         )
-        diagonal = squares @ weights + ridge
+        diagonal = block.squares @ weights + ridge
         trace = float(diagonal.sum())
-        heavy = float(diagonal[diagonal * diagonal.size > crossovers.heavy_feature * trace].sum())
-        inverse = 1.0 / (diagonal if heavy > crossovers.heavy_trace * trace else ridge)
+        heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
+        inverse = 1.0 / (diagonal if heavy > block.crossovers.heavy_trace * trace else ridge)
         of_intercept: Any = 0.0
         if risk.free and K == 1:
             of_intercept = 1.0 / (float(weights.sum()) or np.inf)
