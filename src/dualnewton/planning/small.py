@@ -73,15 +73,9 @@ def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method by products with sparse rows is expected to need few of them, so that no matrix is worth its cost.
-
-    With fewer examples than features, most of them lie near a kink of φ′ if it has one (squared hinge): these change sides from
-    step to step, and other methods need fewer passes.
-    """
+    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices."""
     n, d, data = problem.n, problem.d, problem.data
     if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
-        return False
-    if n < d and problem.loss.curvature is Curvature.PIECEWISE:
         return False
     matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
     return _products_cost(problem, tuning) <= matrix

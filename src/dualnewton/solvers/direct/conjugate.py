@@ -27,7 +27,7 @@ from dualnewton.solvers.direct.descent import step
 from dualnewton.solvers.direct.newton import nothing
 from dualnewton.solvers.direct.risk import Point, Risk
 
-INNER = 0.1
+INNER = 0.01
 """Largest gap that a Newton system may leave, as a fraction of the last gap; less, near the minimum, where that is smaller."""
 
 NEAR = 0.5
@@ -43,11 +43,12 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     x, goal = risk.vector(*(nothing(problem) if start is None else start)), WELL_BELOW * tol
     at = risk.at(x, risk.margins(x))
     gap, steps, products = risk.gap(at), 0, 0
-    stuck = start is not None and gap <= goal * abs(at.value)
+    stuck, first = start is not None and gap <= goal * abs(at.value), None
     inner = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
     while steps < most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
-        system = System.of(risk, at, block)
+        system = System.of(risk, at, block, first)
+        first = system if first is None else first
         way = system.solved(left, NEAR * goal, MOST_PRODUCTS - products)
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
@@ -77,8 +78,10 @@ class System:
         t ↦ φ″t.
     ridge, halves : arrays of shape (d,) or (d, 1)
         λn v_j and 1/(2 λn v_j).
+    means : array or float
+        Weighted means of the squares of the features, if the system is scaled by its diagonal; else 0.
     inverse : array
-        The inverse of the diagonal by which the system is scaled.
+        The inverse of the diagonal, or of the ridge.
     of_intercept : float or array of shape (K, K)
         (Σ φ″_i)⁻¹; zero without an intercept.
     """
@@ -88,30 +91,39 @@ class System:
     curved: Callable[[np.ndarray], np.ndarray]
     ridge: np.ndarray
     halves: np.ndarray
+    means: Any
     inverse: np.ndarray
     of_intercept: Any
 
     @classmethod
-    def of(cls, risk: Risk, at: Point, block: Block) -> System:
-        """Return the system, scaled by its diagonal if a few features have most of its trace."""
+    def of(cls, risk: Risk, at: Point, block: Block, first: System | None) -> System:
+        """Return the system, scaled by its diagonal if a few features have most of its trace.
+
+        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures.
+        """
         d, K = risk.rows.shape[1], risk.loss.columns
         ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
         weights, curved = (
             curvature(risk.loss, at.margins, risk.vectors),
             curvature_at(risk.loss, at.margins, risk.vectors),
         )
-        diagonal = block.squares @ weights + ridge
-        trace = float(diagonal.sum())
-        heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
-        inverse = 1.0 / (diagonal if heavy > block.crossovers.heavy_trace * trace else ridge)
+        mass = float(weights.sum())
+        if first is None:
+            sums = block.squares @ weights
+            diagonal = sums + ridge
+            trace = float(diagonal.sum())
+            heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
+            means = sums / (mass or 1.0) if heavy > block.crossovers.heavy_trace * trace else 0.0
+        else:
+            means = first.means
         of_intercept: Any = 0.0
         if risk.free and K == 1:
-            of_intercept = 1.0 / (float(weights.sum()) or np.inf)
+            of_intercept = 1.0 / (mass or np.inf)
         elif risk.free:
             sums = np.array([curved(np.broadcast_to(unit, weights.shape)).sum(axis=0) for unit in np.eye(K)])
             # Adding a number to all intercepts changes nothing: see ``Risk.hessian``.
             of_intercept = np.linalg.inv(sums + (sums.trace() / K**2 or 1.0))
-        return cls(risk, at, curved, ridge, halves, inverse, of_intercept)
+        return cls(risk, at, curved, ridge, halves, means, 1.0 / (mass * means + ridge), of_intercept)
 
     def best_intercept(self, slopes: np.ndarray) -> Any:
         """Return the intercept whose margins have slopes with the same sums."""
