@@ -30,14 +30,16 @@ class Family(NamedTuple):
         The method that the plan reports; the solver is used for this method and "auto".
     reason : str
         What it does.
-    scheme : str, optional
-        The outer scheme of the problems that it takes, in the place of which it solves them.
+    schemes : tuple of str or None
+        The outer schemes of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     dense : bool
         Whether it expands all rows to one dense block, so that the number of entries of X is limited.
     warm : bool
         Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
+    automatic : bool
+        Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one.
     yields : callable, optional
         Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     """
@@ -45,10 +47,11 @@ class Family(NamedTuple):
     takes: Callable[[Any, Tuning], bool]
     method: str
     reason: str
-    scheme: str | None = None
+    schemes: tuple[str | None, ...] = (None,)
     together: bool = False
     dense: bool = True
     warm: bool = False
+    automatic: bool = False
     yields: Callable[[Any, Tuning], bool] | None = None
 
 
@@ -103,6 +106,25 @@ def _hessian_cost(problem: Any, tuning: Tuning) -> float:
     step = costs.added(problem.n) if problem.columns == 1 else costs.class_step(problem.columns)
     steps, every = _newton_steps(problem, tuning), costs.with_columns(problem.columns).data_pass
     return steps * (step + every) + tuning.certificate_passes * every
+
+
+def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
+    """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
+
+    The losses are piecewise linear or have a kink in φ′ (squared hinge): with fewer examples than features most examples lie near
+    it, and Newton's method changes their sides from step to step. Rounds are slow where examples are not fewer than features and
+    the penalty is weak. Nothing is compiled for the smallest data.
+    """
+    n, d, data, loss = problem.n, problem.d, problem.data, problem.loss
+    if not data.profile.sparse or data.profile.stored > tuning.round_entries or is_small(tuning, n, d):
+        return False
+    if not (problem.columns == 1 and problem.regularizer.form.is_plain and data.capabilities.random_rows):
+        return False
+    if n * tuning.round_features > d and (
+        not loss.kinked or data.norm**2 > tuning.round_conditioning * problem.lam * n * n
+    ):
+        return False
+    return loss.pieces(problem.y[:1]) is not None if loss.kinked else loss.curvature is Curvature.PIECEWISE
 
 
 def _curvature(problem: Any, tuning: Tuning) -> float:
@@ -215,18 +237,26 @@ WIDE_CLASSES = (
 """The reasons in the plan of a direct solution on n coordinates."""
 
 FAMILIES = {
+    "rounds": Family(
+        _takes_rounds,
+        "sdna",
+        "dual rounds on single examples, which visit the stored entries alone, in one call",
+        schemes=(None, "smoothing"),
+        dense=False,
+        automatic=True,
+    ),
     "kinks": Family(
         _takes_kinks,
         "interior",
         "interior-point steps on one dense block of rows",
-        scheme="smoothing",
+        schemes=("smoothing",),
         yields=_yields_to_rounds,
     ),
     "huber": Family(
         _takes_huber,
         "newton",
         "a joint scale by Newton's method in all variables, on one dense block of rows",
-        scheme="scale",
+        schemes=("scale",),
     ),
     "conjugate": Family(
         _takes_products,
@@ -259,15 +289,16 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     for name, family in FAMILIES.items():
-        if family.scheme != scheme or not asked or method not in ("auto", family.method):
+        if scheme not in family.schemes or not asked or method not in ("auto", family.method):
             continue
-        if family.dense and not one_block:
+        if (family.dense and not one_block) or (family.automatic and method != "auto"):
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
-            plan = Plan(family.method, problem.n, family.reason, family=name, together=together)
+            size, compiled = (1, True) if family.automatic else (problem.n, False)
+            plan = Plan(family.method, size, family.reason, compiled=compiled, family=name, together=together)
             return _with_passes(plan, problem, tuning) if name == "classes" else plan
     return wide_plan(problem, method, tau, models, tuning)
 
