@@ -38,6 +38,8 @@ class Family(NamedTuple):
         Whether it expands all rows to one dense block, so that the number of entries of X is limited.
     warm : bool
         Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
+    cost : callable, optional
+        Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
     automatic : bool
         Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one.
     yields : callable, optional
@@ -51,6 +53,7 @@ class Family(NamedTuple):
     together: bool = False
     dense: bool = True
     warm: bool = False
+    cost: Callable[[Any, Tuning], float] | None = None
     automatic: bool = False
     yields: Callable[[Any, Tuning], bool] | None = None
 
@@ -264,6 +267,7 @@ FAMILIES = {
         "Newton's method by conjugate gradients, whose products use the stored entries alone",
         dense=False,
         warm=True,
+        cost=_products_cost,
     ),
     "classes": Family(
         _takes_classes, "newton", "L-BFGS from a Hessian that the classes share, on one dense block of rows"
@@ -299,6 +303,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
             size, compiled = (1, True) if family.automatic else (problem.n, False)
             plan = Plan(family.method, size, family.reason, compiled=compiled, family=name, together=together)
+            if family.cost is not None:
+                plan = replace(plan, cost=family.cost(problem, tuning))
             return _with_passes(plan, problem, tuning) if name == "classes" else plan
     return wide_plan(problem, method, tau, models, tuning)
 
