@@ -15,10 +15,8 @@ from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Shuffled
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.descent import OBSERVED, further
+from dualnewton.solvers.dual.kinked import KinkedSweeps
 from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL
-
-EPOCHS = 5
-"""Epochs of a step at most."""
 
 
 def solve(
@@ -35,11 +33,12 @@ def solve(
 
     n = problem.n
     engine = CompiledEngine([problem], Shuffled(n, 1), [problem.no_dual()], separable_rounds=False, shrinks=True)
+    most_visits = math.ceil((1.0 + KinkedSweeps.focused_epochs) * n)
     # The order of the visits is random but always the same: the planner chose this method, and a direct solver has no seed.
     rng, gaps, visited = np.random.default_rng(0), list[float](), 0
     while len(gaps) < most and time.perf_counter() <= deadline:
         visits = engine.visits(0)
-        draws = rng.integers(0, 1 << 32, size=EPOCHS * n, dtype=np.uint32)
+        draws = rng.integers(0, 1 << 32, size=most_visits, dtype=np.uint32)
         visited += engine.shrink(0, visits, draws, FOCUSED_RESIDUAL)
         gaps.append(
             visits.residual / n
