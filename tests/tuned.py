@@ -17,8 +17,8 @@ NOT_DIRECT = {
 }
 """No direct solvers."""
 
-DIRECT = {name: getattr(DEFAULT, name) for name in NOT_DIRECT}
-"""Direct solvers as usual, beside other changes."""
+DIRECT = {name: getattr(DEFAULT, name) for name in ("direct_entries", "direct_multiplications", "direct_rows")}
+"""Direct solvers of dense blocks and of few rows as usual, beside other changes."""
 
 
 def tuned(**changes):

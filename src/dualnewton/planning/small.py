@@ -35,7 +35,7 @@ class Family(NamedTuple):
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     dense : bool
-        Whether it expands all rows to one dense block, so that the number of entries of X is limited.
+        Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse rows.
     warm : bool
         Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     cost : callable, optional
@@ -79,9 +79,14 @@ def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices."""
+    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices.
+
+    With fewer examples than features and a kink in φ′ (squared hinge), dual rounds cost less, but they are compiled.
+    """
     n, d, data = problem.n, problem.d, problem.data
     if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
+        return False
+    if n < d and problem.loss.curvature is Curvature.PIECEWISE and not is_small(tuning, n, d):
         return False
     matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
     return _products_cost(problem, tuning) <= matrix
@@ -287,7 +292,7 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = _most_entries(problem, tuning)
-    asked, scheme = tau in ("auto", problem.n), problem.scheme
+    asked, scheme, sparse = tau in ("auto", problem.n), problem.scheme, problem.data.profile.sparse
     # Models with kinks take their own steps in either way; those of one Hessian share it.
     apart = problem.scheme == "smoothing" or (problem.scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
@@ -295,7 +300,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     for name, family in FAMILIES.items():
         if scheme not in family.schemes or not asked or method not in ("auto", family.method):
             continue
-        if (family.dense and not one_block) or (family.automatic and method != "auto"):
+        if not (one_block if family.dense else sparse) or (family.automatic and method != "auto"):
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):

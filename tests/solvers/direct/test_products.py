@@ -69,8 +69,8 @@ SMOOTH = [
 ]
 EITHER = [False, True]
 CELLS = all_pairs(itertools.product(range(len(SMOOTH)), [1e-2, 1e-3]), STORAGES, EITHER, EITHER, EITHER, EITHER)
-PRODUCTS = tuned(product_entries=1 << 19, fewest_directions=1000)
-"""Products whenever the rows are few; of direct solvers, these alone."""
+PRODUCTS = tuned(product_entries=1 << 19, small_entries=1 << 18)
+"""Products also for losses with a kink in φ′, as if the data were smaller; of direct solvers, these alone."""
 
 
 @pytest.mark.parametrize(("model", "storage", "fit_intercept", "scaled", "weights", "offset"), CELLS, ids=str)
@@ -211,8 +211,8 @@ def test_a_weak_penalty_is_left_to_matrices():
 def test_plans_of_smoothed_losses_have_a_cost_where_conjugate_gradients_solve_them():
     """A cost that is not a number would sort before all others."""
     rng = np.random.default_rng(0)
-    rows = sp.random_array((4100, 4200), density=0.002, rng=rng, format="csr")
-    problem = dn.Problem(rows, np.resize([1.0, -1.0], 4100), losses.Hinge(), lam=1.0 / 4100)
+    rows = sp.random_array((4200, 4100), density=0.002, rng=rng, format="csr")
+    problem = dn.Problem(rows, np.resize([1.0, -1.0], 4200), losses.Hinge(), lam=1.0 / 4200)
     plans = kinked_plans(problem)
     assert any(plan.family == "conjugate" and plan.smoothed for plan in plans)
     assert all(math.isfinite(plan.cost) for plan in plans)
