@@ -81,12 +81,14 @@ def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method by products with sparse rows is expected to cost less than with matrices.
 
-    With fewer examples than features and a kink in φ′ (squared hinge), dual rounds cost less, but they are compiled.
+    With fewer examples than features, a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are
+    compiled.
     """
     n, d, data = problem.n, problem.d, problem.data
     if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
         return False
-    if n < d and problem.loss.curvature is Curvature.PIECEWISE and not is_small(tuning, n, d):
+    kinked = n < d and problem.loss.curvature is Curvature.PIECEWISE
+    if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
     matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
     return _products_cost(problem, tuning) <= matrix
@@ -119,20 +121,24 @@ def _hessian_cost(problem: Any, tuning: Tuning) -> float:
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
 
-    The losses are piecewise linear or have a kink in φ′ (squared hinge): with fewer examples than features most examples lie near
-    it, and Newton's method changes their sides from step to step. Rounds are slow where examples are not fewer than features and
-    the penalty is weak. Nothing is compiled for the smallest data.
+    The losses are piecewise linear or have a kink in φ′ (squared hinge): with fewer examples than features and a weak penalty,
+    most examples lie near it, and Newton's method changes their sides from step to step. Rounds are slow where the penalty is weak and
+    examples are not fewer. Nothing is compiled for the smallest data.
     """
     n, d, data, loss = problem.n, problem.d, problem.data, problem.loss
     if not data.profile.sparse or data.profile.stored > tuning.round_entries or is_small(tuning, n, d):
         return False
     if not (problem.columns == 1 and problem.regularizer.form.is_plain and data.capabilities.random_rows):
         return False
-    if n * tuning.round_features > d and (
-        not loss.kinked or data.norm**2 > tuning.round_conditioning * problem.lam * n * n
-    ):
-        return False
-    return loss.pieces(problem.y[:1]) is not None if loss.kinked else loss.curvature is Curvature.PIECEWISE
+    fewer, weak = n * tuning.round_features <= d, _is_weak(problem, tuning)
+    if not loss.kinked:
+        return fewer and weak and loss.curvature is Curvature.PIECEWISE
+    return (fewer or not weak) and loss.pieces(problem.y[:1]) is not None
+
+
+def _is_weak(problem: Any, tuning: Tuning) -> bool:
+    """Whether the mean of ‖a_i‖² is large against λn."""
+    return bool(problem.data.norm**2 > tuning.round_conditioning * problem.lam * problem.n**2)
 
 
 def _curvature(problem: Any, tuning: Tuning) -> float:

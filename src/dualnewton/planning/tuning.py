@@ -52,7 +52,8 @@ class Tuning(Crossovers):
         Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call: beyond, the loop
         between them takes little of the time.
     round_features, round_conditioning : float
-        Least number of features for each example for this; with fewer, the largest ratio of the mean of ‖a_i‖² to λn.
+        Least number of features for each example for this; and the ratio of the mean of ‖a_i‖² to λn from which on a penalty is
+        weak.
     class_features, class_blocks : int
         Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
         block, by L-BFGS from a d×d Gram matrix.
@@ -278,7 +279,7 @@ class Tuning(Crossovers):
     product_features: int = 64
     product_entries: int = 1 << 19
     product_systems: float = 2.0
-    round_entries: int = 1 << 17
+    round_entries: int = 1 << 16
     round_features: float = 1.2
     round_conditioning: float = 4.0
     fitted_products: float = 10.0
