@@ -121,9 +121,9 @@ def _hessian_cost(problem: Any, tuning: Tuning) -> float:
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
 
-    The losses are piecewise linear or have a kink in φ′ (squared hinge). With fewer examples than features and a weak penalty most
-    examples lie near it, and Newton's method changes their sides from step to step. Rounds are slow where the penalty is weak
-    and examples are not fewer. Nothing is compiled for the smallest data.
+    The losses are piecewise linear or have a kink in φ′ (squared hinge). With few examples and a weak penalty, most examples lie
+    near it, and Newton's method changes their sides from step to step. Rounds are slow where the penalty is weak and examples
+    are not fewer than features. Nothing is compiled for the smallest data.
     """
     n, d, data, loss = problem.n, problem.d, problem.data, problem.loss
     if not data.profile.sparse or data.profile.stored > tuning.round_entries or is_small(tuning, n, d):
