@@ -8,11 +8,17 @@ from dualnewton.planning.tuning import DEFAULT
 RATES = {field.name for field in fields(Rates)}
 
 
-NOT_DIRECT = {"direct_entries": 0, "direct_multiplications": 0.0, "direct_rows": 0}
+NOT_DIRECT = {
+    "direct_entries": 0,
+    "direct_multiplications": 0.0,
+    "direct_rows": 0,
+    "product_entries": 0,
+    "round_entries": 0,
+}
 """No direct solvers."""
 
-DIRECT = {name: getattr(DEFAULT, name) for name in NOT_DIRECT}
-"""Direct solvers as usual, beside other changes."""
+DIRECT = {name: getattr(DEFAULT, name) for name in ("direct_entries", "direct_multiplications", "direct_rows")}
+"""Direct solvers of dense blocks and of few rows as usual, beside other changes."""
 
 
 def tuned(**changes):

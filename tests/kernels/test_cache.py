@@ -33,7 +33,7 @@ event.register("numba:compile", seen)
 rng = np.random.default_rng(0)
 X = sp.random_array((2000, 300), density=0.05, rng=rng, format="csr")
 z = X @ rng.standard_normal(300)
-fits = dn.LogisticRegression().fit(X, z > 0.0), dn.Ridge().fit(X, z), dn.Lasso(alpha=0.01).fit(X, z)
+fits = dn.LinearSVC(loss="hinge").fit(X, z > 0.0), dn.Ridge().fit(X, z), dn.Lasso(alpha=0.01).fit(X, z)
 print(len(seen), *[float(np.abs(fit.coef_).sum()).hex() for fit in fits])
 """
 

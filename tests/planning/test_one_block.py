@@ -1,4 +1,4 @@
-"""Newton's method on one dense block of rows is for data whose Hessians are cheap."""
+"""Newton's method on one dense block of rows is for data whose Hessians are cheap, by products for thin rows."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,10 @@ CASES = {
     "few features": (5000, 50, 1.0, "newton"),
     "few features, thin rows": (5000, 50, 0.05, "newton"),
     "many features": (4000, 250, 1.0, None),
-    "many features, thin rows": (5000, 100, 0.05, None),
-    "small": (500, 200, 0.05, "newton"),
+    "many features, thin rows": (5000, 100, 0.05, "conjugate"),
+    "many more, not so thin": (6000, 200, 0.35, None),
+    "small": (500, 200, 1.0, "newton"),
+    "small, thin rows": (500, 200, 0.05, "conjugate"),
 }
 
 

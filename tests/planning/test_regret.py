@@ -27,6 +27,9 @@ MEAN, WORST = 1.1, 5.5
 """Bounds of the geometric mean and of the largest regret, choices of direct solvers included. On the recorded times they are
 1.088 and 5.2: an elastic net on 400×2000, which is solved directly since that loads no kernels."""
 
+RECORDED = replace(DEFAULT, product_entries=0, round_entries=0)
+"""Without the direct solvers of small sparse data, whose times are not recorded."""
+
 RECORD = json.loads(calibrate.FILE.read_text(encoding="utf-8"))
 
 
@@ -62,7 +65,7 @@ def test_the_record_says_where_it_is_from():
 
 
 def test_the_choices_are_nearly_as_fast_as_the_fastest():
-    found = regrets(DEFAULT)
+    found = regrets(RECORDED)
     assert mean(found) <= MEAN
     assert max(found) <= WORST
 
@@ -94,7 +97,7 @@ def test_softmax_on_features_of_different_scales_takes_few_passes():
 def test_softmax_is_given_to_the_faster_method_whatever_the_scale_of_the_features():
     """Digits as they are, scaled to [0, 1] and standardised, and random classes: no choice loses more than a half."""
     found = [
-        regret for cell, regret in zip(RECORD["cells"], regrets(DEFAULT), strict=True) if cell["loss"] == "softmax"
+        regret for cell, regret in zip(RECORD["cells"], regrets(RECORDED), strict=True) if cell["loss"] == "softmax"
     ]
     assert mean(found) <= 1.05
     assert max(found) <= 1.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -249,6 +250,14 @@ class Loss(RoundingErrors):
     def curvature_times(self, z: Array, y: Array, t: Array) -> Array:
         """φ″(z; y) t; for several columns, the Hessian of φ with respect to the margins times t, row by row."""
         return self.second_derivative(z, y) * t
+
+    def curvature_at(self, z: Array, y: Array) -> Callable[[Array], Array]:
+        """Return t ↦ φ″(z; y) t, for many t at the same margins."""
+        return (
+            partial(np.multiply, self.second_derivative(z, y))
+            if self.columns == 1
+            else partial(self.curvature_times, z, y)
+        )
 
     def couplings(self, z: Array, y: Array) -> np.ndarray:
         """Return one column q_kl ≥ 0 for each pair k < l, such that the Hessian of φ is Σ q_kl (e_k − e_l)(e_k − e_l)ᵀ.

@@ -101,9 +101,12 @@ class Softmax(Loss):
             curvature[part] = np.where(largest, (rest / (1.0 + rest) ** 2)[:, None], p * (1.0 - p))
         return curvature
 
-    def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:
+        return self.curvature_at(z, y)(t)
+
+    def curvature_at(self, z: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:  # noqa: ARG002
         p = softmax(z)[0]
-        return p * (t - np.einsum("ik,ik->i", p, t)[:, None])
+        return lambda t: p * (t - np.einsum("ik,ik->i", p, t)[:, None])
 
     def couplings(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
         return pair_products(probabilities(z)[0])

@@ -253,6 +253,12 @@ def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     return rows.weighted(mapped(loss.second_derivative, rows.shifted(z), rows.y, columns=loss.columns))
 
 
+def curvature_at(loss: Loss, z: np.ndarray, rows: RowVectors) -> Callable[[np.ndarray], np.ndarray]:
+    """Return t ↦ c_i φ″(z_i + o_i; y_i) t_i, for t in the shape of the margins."""
+    times = loss.curvature_at(z if rows.o is None else z + rows.o, rows.y)
+    return times if rows.c is None else lambda t: rows.weighted(times(t))
+
+
 def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i q_kl(z_i + o_i; y_i) of all rows, one column for each pair of classes: see ``Loss.couplings``."""
     if (function := _compiled("couplings_of", loss, z, len(z) >= MANY)) is not None:

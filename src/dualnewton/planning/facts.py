@@ -44,14 +44,14 @@ class Facts:
     def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False) -> Facts:
         """Measure the problem on a sample of its rows."""
         costs = Costs.of(problem.data.profile, tuning)
-        some = _every(costs.n, tuning.norm_sample)
+        some = every(costs.n, tuning.norm_sample)
         data, gamma = problem.data, problem.loss.gamma
         sizes = linear.squared_norms(data.rows(some))
         if problem.sample_weight is not None:
             sizes = data.entries(problem.c, some) * sizes
         if gamma is None:
             y = data.entries(problem.y, some)
-            curvature = problem.loss.second_derivative(_first_margins(problem, some), y)
+            curvature = problem.loss.second_derivative(first_margins(problem, some), y)
             sizes, gamma = sizes * curvature.reshape(sizes.size, -1).max(axis=1), 1.0
         mean, scale = float(sizes.mean()), gamma * problem.lam * costs.n
         # Squares may overflow to infinity or NaN.
@@ -99,7 +99,7 @@ class Facts:
         if not 1 < n < d or not self.problem.data.capabilities.random_rows:
             return math.inf
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            G = linear.gram(self.problem.data.rows(_every(n, self.tuning.overlap_sample)))
+            G = linear.gram(self.problem.data.rows(every(n, self.tuning.overlap_sample)))
             norms = np.sqrt(np.einsum("ii->i", G))
             units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
             total, m = float(np.square(units[:, None] * G * units).sum()), np.count_nonzero(norms)
@@ -119,10 +119,10 @@ class Facts:
         threshold = float(np.mean(problem.regularizer.form.threshold))
         if threshold == 0.0 or (walks(problem, self.tuning) and not problem.regularizer.strongly_convex):
             return guess
-        some = _every(n, self.tuning.norm_sample)
+        some = every(n, self.tuning.norm_sample)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             c, y = (problem.data.entries(each, some) for each in (problem.c, problem.y))
-            slopes = problem.loss.derivative(_first_margins(problem, some), y)
+            slopes = problem.loss.derivative(first_margins(problem, some), y)
             slopes = c * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
             squares = linear.squared(problem.data.rows(some))
             noise = np.sqrt(np.asarray(np.square(slopes) @ squares).ravel() / len(slopes) / n)
@@ -132,7 +132,7 @@ class Facts:
     @cached_property
     def feature_spread(self) -> float:
         """The standard deviation of ln(1 + E[a_j²]/λ) over the features, from a sample of the rows."""
-        rows = self.problem.data.rows(_every(self.costs.n, self.tuning.norm_sample))
+        rows = self.problem.data.rows(every(self.costs.n, self.tuning.norm_sample))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             curvature = np.asarray(linear.squared(rows).mean(axis=0)).ravel() / self.problem.lam
         # Squares may overflow.
@@ -238,7 +238,7 @@ def sketch_speed(rows: float, unknowns: float, tuning: Tuning) -> float:
     return 0.5 * tuning.sketch_power * math.log(rows / unknowns)
 
 
-def _first_margins(problem: Problem, some: slice) -> np.ndarray:
+def first_margins(problem: Problem, some: slice) -> np.ndarray:
     """Return the margins of some rows at w = 0, with their best intercept if the loss has no γ."""
     c, o, y = (problem.data.entries(each, some) for each in (problem.c, problem.o, problem.y))
     if problem.loss.gamma is not None or not problem.fit_intercept or problem.columns > 1:
@@ -246,6 +246,6 @@ def _first_margins(problem: Problem, some: slice) -> np.ndarray:
     return o + problem.loss.best_intercept(o, y, c if c.any() else None)
 
 
-def _every(n: int, rows: int) -> slice:
+def every(n: int, rows: int) -> slice:
     """Return a slice of about ``rows`` of n rows, evenly spaced."""
     return slice(None, None, max(1, n // rows))

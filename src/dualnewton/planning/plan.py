@@ -28,7 +28,7 @@ class Plan:
     compiled : bool
         Whether compiled kernels are used, or NumPy alone.
     cost : float
-        Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN for a direct solution.
+        Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN for most direct solutions.
     family : str, optional
         The direct solver that solves the problem in one call (:mod:`dualnewton.planning.small`), if any.
     inner : str, optional

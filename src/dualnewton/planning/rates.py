@@ -35,6 +35,8 @@ class Rates:
         Seconds per example for its loss and its derivative.
     call : float
         Seconds of Python overhead per pass or sketch, independent of the size of the data.
+    product_call : float
+        The same of a conjugate gradient in a direct solver: two products with sparse rows and ten vector operations.
     drawn_row : float
         Seconds per example to compute its sampling probability and to draw a sketch.
     visited_row, visited_entry : float
@@ -71,6 +73,7 @@ class Rates:
     expanded_entry: float = 1e-9
     margin: float = 9e-9
     call: float = 1.5e-4
+    product_call: float = 4e-5
     drawn_row: float = 2e-8
     visited_row: float = 3e-8
     visited_entry: float = 1.8e-9

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
+from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE, Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
+from dualnewton.planning.facts import every, first_margins
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
@@ -27,10 +30,18 @@ class Family(NamedTuple):
         The method that the plan reports; the solver is used for this method and "auto".
     reason : str
         What it does.
-    scheme : str, optional
-        The outer scheme of the problems that it takes, in the place of which it solves them.
+    schemes : tuple of str or None
+        The outer schemes of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
+    dense : bool
+        Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse rows.
+    warm : bool
+        Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
+    cost : callable, optional
+        Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
+    automatic : bool
+        Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one.
     yields : callable, optional
         Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     """
@@ -38,8 +49,12 @@ class Family(NamedTuple):
     takes: Callable[[Any, Tuning], bool]
     method: str
     reason: str
-    scheme: str | None = None
+    schemes: tuple[str | None, ...] = (None,)
     together: bool = False
+    dense: bool = True
+    warm: bool = False
+    cost: Callable[[Any, Tuning], float] | None = None
+    automatic: bool = False
     yields: Callable[[Any, Tuning], bool] | None = None
 
 
@@ -55,6 +70,83 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
         thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
+
+
+def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices."""
+    thin = profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
+    return thin and profile.d > tuning.product_features and profile.stored <= tuning.product_entries
+
+
+def _takes_products(problem: Any, tuning: Tuning) -> bool:
+    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices.
+
+    With fewer examples than features, a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are
+    compiled.
+    """
+    n, d, data = problem.n, problem.d, problem.data
+    if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
+        return False
+    kinked = n < d and problem.loss.curvature is Curvature.PIECEWISE
+    if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
+        return False
+    matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
+    return _products_cost(problem, tuning) <= matrix
+
+
+def _products_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of Newton's method by products with sparse rows, of which a system takes √(1 + h/λn).
+
+    h, a mean eigenvalue of the Hessian, is the sum of the squares of all entries, times the curvature of the loss, over
+    min(n, d). Logistic losses of fewer examples than features have little curvature at the minimum: all examples are fitted.
+    """
+    n, d, rates, profile = problem.n, problem.d, tuning.rates, problem.data.profile
+    h = problem.data.norm**2 * _curvature(problem, tuning) / min(n, d)
+    products = math.sqrt(1.0 + h / (problem.lam * n))
+    if n < d and problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None:
+        products = min(products, tuning.fitted_products)
+    each = rates.product_call + problem.columns * (profile.stored * rates.sparse_entry + (n + d) * rates.margin)
+    systems = 1.0 if problem.loss.curvature is Curvature.CONSTANT else tuning.product_systems
+    return systems * products * each
+
+
+def _hessian_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of Newton's method with d×d matrices, step by step in the loop."""
+    costs = Costs.of(problem.data.profile, tuning)
+    step = costs.added(problem.n) if problem.columns == 1 else costs.class_step(problem.columns)
+    steps, every = _newton_steps(problem, tuning), costs.with_columns(problem.columns).data_pass
+    return steps * (step + every) + tuning.certificate_passes * every
+
+
+def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
+    """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
+
+    The losses are piecewise linear or have a kink in φ′ (squared hinge). With few examples and a weak penalty, most examples lie
+    near it, and Newton's method changes their sides from step to step. Rounds are slow where the penalty is weak and examples
+    are not fewer than features. Nothing is compiled for the smallest data.
+    """
+    n, d, data, loss = problem.n, problem.d, problem.data, problem.loss
+    if not data.profile.sparse or data.profile.stored > tuning.round_entries or is_small(tuning, n, d):
+        return False
+    if not (problem.columns == 1 and problem.regularizer.form.is_plain and data.capabilities.random_rows):
+        return False
+    fewer, weak = n * tuning.round_features <= d, _is_weak(problem, tuning)
+    if not loss.kinked:
+        return fewer and weak and loss.curvature is Curvature.PIECEWISE
+    return (fewer or not weak) and loss.pieces(problem.y[:1]) is not None
+
+
+def _is_weak(problem: Any, tuning: Tuning) -> bool:
+    """Whether the mean of ‖a_i‖² is large against λn."""
+    return bool(problem.data.norm**2 > tuning.round_conditioning * problem.lam * problem.n**2)
+
+
+def _curvature(problem: Any, tuning: Tuning) -> float:
+    """Return 1/γ, or for losses without γ the mean of φ″ of some rows at w = 0 and the best intercept."""
+    if (gamma := problem.loss.gamma) is not None:
+        return 1.0 / float(gamma)
+    at, y = first_margins(problem, some := every(problem.n, tuning.norm_sample)), problem.data.entries(problem.y, some)
+    return float(problem.loss.second_derivative(at, y).mean())
 
 
 def _takes_classes(problem: Any, tuning: Tuning) -> bool:
@@ -159,11 +251,19 @@ WIDE_CLASSES = (
 """The reasons in the plan of a direct solution on n coordinates."""
 
 FAMILIES = {
+    "rounds": Family(
+        _takes_rounds,
+        "sdna",
+        "dual rounds on single examples, which visit the stored entries alone, in one call",
+        schemes=(None, "smoothing"),
+        dense=False,
+        automatic=True,
+    ),
     "kinks": Family(
         _takes_kinks,
         "interior",
         "interior-point steps on one dense block of rows",
-        scheme="smoothing",
+        schemes=("smoothing",),
         together=True,
         yields=_yields_to_rounds,
     ),
@@ -171,7 +271,15 @@ FAMILIES = {
         _takes_huber,
         "newton",
         "a joint scale by Newton's method in all variables, on one dense block of rows",
-        scheme="scale",
+        schemes=("scale",),
+    ),
+    "conjugate": Family(
+        _takes_products,
+        "newton",
+        "Newton's method by conjugate gradients, whose products use the stored entries alone",
+        dense=False,
+        warm=True,
+        cost=_products_cost,
     ),
     "classes": Family(
         _takes_classes, "newton", "L-BFGS from a Hessian that the classes share, on one dense block of rows"
@@ -191,23 +299,31 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = _most_entries(problem, tuning)
+    asked, scheme, sparse = tau in ("auto", problem.n), problem.scheme, problem.data.profile.sparse
     # Models with kinks take their own steps in either way; those of one Hessian share it.
-    scheme = problem.scheme
     apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
-    if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
-        return wide_plan(problem, method, tau, models, tuning)
-    asked = tau in ("auto", problem.n)
+    one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     for name, family in FAMILIES.items():
-        if family.scheme != scheme or not asked or method not in ("auto", family.method):
+        if scheme not in family.schemes or not asked or method not in ("auto", family.method):
+            continue
+        if not (one_block if family.dense else sparse) or (family.automatic and method != "auto"):
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
-            plan = Plan(family.method, problem.n, family.reason, family=name, together=together)
+            size, compiled = (1, True) if family.automatic else (problem.n, False)
+            plan = Plan(family.method, size, family.reason, compiled=compiled, family=name, together=together)
+            if family.cost is not None:
+                plan = replace(plan, cost=family.cost(problem, tuning))
             return _with_passes(plan, problem, tuning) if name == "classes" else plan
     return wide_plan(problem, method, tau, models, tuning)
+
+
+def takes_starts(plan: Plan) -> bool:
+    """Whether the direct solver of a plan needs no certificates of its starts."""
+    return plan.family in FAMILIES and FAMILIES[plan.family].warm
 
 
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
@@ -262,10 +378,13 @@ def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
     n = problem.n
     few = Costs(n, n, n * n, 0.5 * n**3, False, DOUBLE, tuning=tuning)
     step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
-    steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}.get(
-        problem.loss.curvature, tuning.newton_passes
-    )
-    return Costs.of(problem.data.profile, tuning).gram(n) + models * steps * step
+    return Costs.of(problem.data.profile, tuning).gram(n) + models * _newton_steps(problem, tuning) * step
+
+
+def _newton_steps(problem: Any, tuning: Tuning) -> float:
+    """Predict the steps of Newton's method from w = 0."""
+    steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}
+    return steps.get(problem.loss.curvature, tuning.newton_passes)
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:

@@ -41,6 +41,19 @@ class Tuning(Crossovers):
     direct_hessian, thin_hessian : float
         Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
         entries; the second for sparse rows with few pairs of stored entries.
+    product_features, product_entries : int
+        Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
+        systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
+        faster.
+    product_systems, fitted_products : float
+        Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are solved
+        roughly. And the most of them in a system of a logistic loss with fewer examples than features.
+    round_entries : int
+        Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call: beyond, the loop
+        between them takes little of the time.
+    round_features, round_conditioning : float
+        Least number of features for each example for this; and the ratio of the mean of ‖a_i‖² to λn from which on a penalty is
+        weak.
     class_features, class_blocks : int
         Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
         block, by L-BFGS from a d×d Gram matrix.
@@ -267,6 +280,13 @@ class Tuning(Crossovers):
     direct_gain: float = 8.0
     direct_hessian: float = 6.4e7
     thin_hessian: float = 2.1e7
+    product_features: int = 64
+    product_entries: int = 1 << 19
+    product_systems: float = 2.0
+    round_entries: int = 1 << 16
+    round_features: float = 1.2
+    round_conditioning: float = 4.0
+    fitted_products: float = 10.0
     class_features: int = 512
     class_blocks: int = 2
     class_coordinates: float = 2.0

@@ -8,32 +8,39 @@ from typing import Any
 
 from dualnewton.objective.certificates import certify_cold_starts
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.small import takes_starts
 from dualnewton.run.methods import direct_solver
 from dualnewton.run.result import Progress, Result, Status, Trace, direct_result
-from dualnewton.run.start import direct_plan_for
+from dualnewton.run.start import Start, direct_plan_for, has_model
 from dualnewton.run.track import proved
 from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block
 from dualnewton.solvers.protocol import Request
 
 
 def solved_directly(
-    problems: Sequence[Any], request: Request, max_epochs: float, deadline: float
+    problems: Sequence[Any],
+    request: Request,
+    warm_start: Sequence[Start] | None,
+    max_epochs: float,
+    deadline: float,
 ) -> list[Result] | None:
     """Return the results if a direct solver takes the problems and every certificate meets the tolerance, else None.
 
     Otherwise the loop repeats the steps (:class:`~dualnewton.solvers.direct.method.Direct`), with the same bits, and continues
-    from there. The loop is also used if a callback needs each certificate, if a limit may end the steps early, or if there is a
-    warm start.
+    from there. The loop is also used if a callback needs each certificate, if a limit may end the steps early, or if a warm start
+    must be certified before the solver knows how good it is.
     """
     if results := _solved_by_constants(problems, request):
         return results
     began = time.perf_counter()
-    if not request.cold or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS or began >= deadline:
+    starts = [None] * len(problems) if request.cold else _models(problems, warm_start)
+    if not starts or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS or began >= deadline:
         return None
-    if (plan := direct_plan_for(problems, request)) is None:
+    plan = direct_plan_for(problems, request)
+    if plan is None or not (request.cold or takes_starts(plan)):
         return None
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
-    found = solve(problems, block, [None] * len(problems), tol=request.tol, most=MOST_STEPS, deadline=deadline)
+    found = solve(problems, block, starts, tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
     pairs, proofs = points[0].certified_within(problems, points, request.tol), []
@@ -74,3 +81,12 @@ def _is_constant(problem: Any) -> bool:
         return False
     y = problem.y
     return bool(problem.data.capabilities.local and y.ndim == 1 and y[0] == y[-1] and (y == y[0]).all())
+
+
+def _models(problems: Sequence[Any], warm_start: Sequence[Any] | None) -> list[Any]:
+    """Return (w, b) of each start; nothing if some are dual points, or do not fit the problems."""
+    starts = warm_start or ()
+    if len(starts) != len(problems) or not all(map(has_model, starts)):
+        return []
+    shape = (problems[0].d,) if problems[0].columns == 1 else (problems[0].columns, problems[0].d)
+    return [(start.w, start.intercept) for start in starts] if all(start.w.shape == shape for start in starts) else []

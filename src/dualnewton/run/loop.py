@@ -204,7 +204,7 @@ def solved(
     with one_blas_thread, threads(request.n_threads), silent():
         interrupted = False
         try:
-            if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):
+            if keeper is None and (results := solved_directly(problems, request, warm_start, max_epochs, deadline)):
                 return results
         except KeyboardInterrupt:
             interrupted = True

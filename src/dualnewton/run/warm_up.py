@@ -64,6 +64,9 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
         yield Step(f"{storage} {dtype}: passes", partial(_passes, X))
         for loss in (*SMOOTH, losses.Hinge(), BY_ADDRESS[0]):
             yield Step(f"{storage} {dtype}: rounds, {type(loss).__name__}", partial(_rounds, X, loss, 1))
+        if storage == "csr":
+            what = f"{storage} {dtype}: rounds that shrink, SquaredHinge"
+            yield Step(what, partial(_rounds, X, losses.SquaredHinge(), 1, shrinks=True))
     yield Step("coordinate descent", _coordinate_descent)
     for loss in (*SMOOTH, *BY_ADDRESS):
         yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))
@@ -87,11 +90,11 @@ def _matrix(storage: str, dtype: str) -> Any:
     return sp.csr_array(X) if storage == "csr" else X
 
 
-def _rounds(X: Any, loss: Loss, tau: int, *, models: int = 1, separable_rounds: bool = False) -> None:
+def _rounds(X: Any, loss: Loss, tau: int, *, models: int = 1, **options: bool) -> None:
     from dualnewton.solvers.dual.compiled import CompiledEngine
 
     problems = [Problem(X, np.ones(2), loss, lam=1.0)] * models
-    CompiledEngine(problems, Shuffled(2, tau), [np.zeros(2)] * models, separable_rounds=separable_rounds)
+    CompiledEngine(problems, Shuffled(2, tau), [np.zeros(2)] * models, **{"separable_rounds": False} | options)
 
 
 def _passes(X: Any) -> None:

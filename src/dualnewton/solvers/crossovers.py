@@ -30,6 +30,10 @@ class Crossovers:
     narrowed_entries : int
         Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
         arithmetic.
+    heavy_feature, heavy_trace : float
+        Ratio of a diagonal entry of the Hessian to their mean from which on its feature is heavy, and the share of the trace of
+        heavy features from which on conjugate gradients are scaled by the diagonal. Where all features are about as frequent,
+        scaling delays the decrease of the gap.
     factorised_unknowns, factorised_features : int
         Coefficients of several outputs in use up to which a Newton step on one dense block factorises its matrix, and features in
         use up to which it factorises two matrices with a row for each of them; beyond, conjugate gradients need one of these.
@@ -76,6 +80,8 @@ class Crossovers:
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
     narrowed_entries: int = 1 << 15
+    heavy_feature: float = 4.0
+    heavy_trace: float = 0.25
     factorised_unknowns: int = 60
     factorised_features: int = 64
     # Working sets

@@ -25,6 +25,7 @@ from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.planning.direct import fits_values_together
+from dualnewton.planning.small import multiplies_entries
 from dualnewton.run.result import Result
 
 Place = tuple[int, int]
@@ -110,6 +111,7 @@ class GridFits:
         self.again = search.certify_choice
         self.stack = contextlib.ExitStack()
         newton = session.method in ("auto", "newton") and data.matrix.capabilities.local
+        newton = newton and not multiplies_entries(data.matrix.profile, session.tuning)  # then no Hessian is computed
         self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None

@@ -1,4 +1,4 @@
-"""Small problems, solved completely in one call on one dense block of rows: a file per family of losses and penalties.
+"""Small problems, solved completely in one call on one dense block or few sparse rows: a file per family of losses and penalties.
 
 On small data the interpreter takes most of the time, so that nothing is planned, shared or remembered between steps. A family is
 a function from a problem to the point where it ended (:class:`~dualnewton.solvers.direct.block.Found`). The problem certifies

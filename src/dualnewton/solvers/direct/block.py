@@ -45,6 +45,16 @@ class Block:
         return {}
 
     @cached_property
+    def stored(self) -> linear.Matrix:
+        """X, dense or CSR as it is stored."""
+        return self.data.rows(slice(None))
+
+    @cached_property
+    def squares(self) -> linear.Matrix:
+        """The squares of the entries of Xᵀ, stored as X is."""
+        return linear.squared(self.stored).T
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """X, of shape (n, d), in C order."""
         return np.ascontiguousarray(linear.to_dense(self.data.rows(slice(None))), dtype=np.float64)

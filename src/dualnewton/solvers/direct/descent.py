@@ -32,12 +32,15 @@ Pairs = list[tuple[np.ndarray, np.ndarray, float]]
 """Steps s, the differences y of the gradients at their ends, and the products sᵀy."""
 
 
-def step(risk: Risk, at: Point, way: np.ndarray, level: float = ROUNDING) -> tuple[Point, bool]:
+def step(
+    risk: Risk, at: Point, way: np.ndarray, level: float = ROUNDING, margins: np.ndarray | None = None
+) -> tuple[Point, bool]:
     """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
-    The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective.
+    The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective. The margins
+    of the step are computed if they are not given.
     """
-    slope, margins, loss = float(at.gradient @ way), risk.margins(way), risk.loss
+    slope, loss, margins = float(at.gradient @ way), risk.loss, risk.margins(way) if margins is None else margins
     t = 1.0 if loss.gamma is not None else first_length(loss, margins)
     for trial in range(MOST_TRIALS):
         x, z = (at.x + way, at.margins + margins) if t == 1.0 else (at.x + t * way, at.margins + t * margins)

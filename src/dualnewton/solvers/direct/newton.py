@@ -47,12 +47,12 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     risk = Risk.of(problem, block)
-    x, sampled = risk.vector(*(start or _nothing(problem))), start is None
+    x, sampled = risk.vector(*(start or nothing(problem))), start is None
     x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
     return Found(*risk.model(x), steps)
 
 
-def _nothing(problem: Problem) -> Start:
+def nothing(problem: Problem) -> Start:
     """Return w = 0 and b = 0; the best b for losses without γ, and for softmax with classes of weight zero, where it may be far
     from 0.
     """

@@ -19,7 +19,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature, Loss
-from dualnewton.matrix import RowVectors
+from dualnewton.matrix import RowVectors, linear
 from dualnewton.matrix.blocks import by_columns
 from dualnewton.matrix.factors import factorised
 from dualnewton.matrix.grams import coupled
@@ -56,7 +56,7 @@ class Risk:
 
     Attributes
     ----------
-    rows : array of shape (n, d) or (n, d + 1)
+    rows : array or CSR array of shape (n, d), or array of shape (n, d + 1)
         a_i, or ã_i.
     vectors : RowVectors
         Labels, weights and offsets.
@@ -70,7 +70,7 @@ class Risk:
         Whether there is an intercept.
     """
 
-    rows: np.ndarray
+    rows: Any
     vectors: RowVectors
     loss: Loss
     ridge: np.ndarray
@@ -78,15 +78,16 @@ class Risk:
     free: bool
 
     @classmethod
-    def of(cls, problem: Problem, block: Block) -> Risk:
-        """Return the risk of a problem with a quadratic penalty over all rows of a block."""
+    def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:
+        """Return the risk of a problem with a quadratic penalty over all rows of a block, dense or as they are stored."""
         d, free, weights = problem.d, problem.fit_intercept, problem.regularizer.form.weights
         ridge, halves = np.zeros(d + free), np.zeros(d + free)
         ridge[:d] = problem.lam * problem.n if weights is None else problem.lam * problem.n * weights
         halves[:d] = 0.5 / ridge[:d]
         if problem.columns > 1:
             ridge, halves = np.tile(ridge, problem.columns), np.tile(halves, problem.columns)
-        rows = block.extended if free and problem.n * d <= COPIED else block.rows
+        with_ones = free and problem.n * d <= COPIED
+        rows = block.stored if as_stored else block.extended if with_ones else block.rows
         return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free)
 
     def narrowed(self) -> Risk:
@@ -104,7 +105,12 @@ class Risk:
     @property
     def n(self) -> int:
         """The number of rows."""
-        return len(self.rows)
+        return int(self.rows.shape[0])
+
+    @cached_property
+    def transposed(self) -> Any:
+        """Xᵀ, a view; SciPy takes as long to make one as for a small product."""
+        return self.rows.T
 
     @cached_property
     def rounding(self) -> float:
@@ -172,10 +178,10 @@ class Risk:
             gradient = each.ravel()
         elif self.border:
             gradient = np.empty(self.size)
-            np.matmul(slopes, self.rows, out=gradient[:-1])
+            gradient[:-1] = self.transposed @ slopes
             gradient[-1] = slopes.sum()
         else:
-            gradient = slopes @ self.rows
+            gradient = self.transposed @ slopes
         gradient += pull
         return Point(x, margins, gradient, value + 0.5 * float(pull @ x))
 
@@ -199,14 +205,14 @@ class Risk:
     def mean(self) -> np.ndarray:
         """The weighted mean of the rows ã_i."""
         c = self.vectors.c
-        sums = (np.ones(self.n, self.rows.dtype) if c is None else c) @ self.rows
+        sums = self.transposed @ (np.ones(self.n, self.rows.dtype) if c is None else c)
         return np.append(sums, 0.0) / (self.n if c is None else c.sum()) if self.border else sums / sums[-1]
 
     @cached_property
     def spread(self) -> float:
         """The weighted mean squared distance of the rows from their mean."""
-        flat, c = self.rows.reshape(-1), self.vectors.c
-        square = float(flat @ flat) / self.n if c is None else float(c @ np.square(self.rows).sum(axis=1)) / c.sum()
+        flat, c = linear.entries(self.rows), self.vectors.c
+        square = float(flat @ flat) / self.n if c is None else float(c @ linear.squared_norms(self.rows)) / c.sum()
         return max(square - float(self.mean @ self.mean), 0.0)
 
     def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:

@@ -57,6 +57,8 @@ class CompiledEngine(Engine):
         Whether a round solves one scalar subproblem per example (SDCA) or one joint subproblem (SDNA).
     n_threads : int
         The number of threads that compute Gram blocks in advance; it does not change the result.
+    shrinks : bool
+        Whether a smooth loss is swept by the kernel that shrinks, as piecewise linear ones are.
     """
 
     certificates_are_cheap = False
@@ -69,6 +71,7 @@ class CompiledEngine(Engine):
         *,
         separable_rounds: bool,
         n_threads: int = 1,
+        shrinks: bool = False,
     ) -> None:
         self.problems = list(problems)
         self.rows = Rows.of(problems[0].data.stored)
@@ -87,7 +90,7 @@ class CompiledEngine(Engine):
         self.models = self._models(alphas, frozen(np.stack(labels)))
         self.limit = self._limit()
         self.separable_rounds = separable_rounds or self.one_at_a_time
-        self.shrinks = self.by_numbers and self.one_at_a_time
+        self.shrinks = (self.by_numbers or shrinks) and self.one_at_a_time
         for k, alpha in enumerate(alphas):
             self.restart(k, alpha)
         if self.separable_rounds:
@@ -179,6 +182,12 @@ class CompiledEngine(Engine):
         self, k: int, visits: shrinking.Visits, draws: np.ndarray, fraction: float
     ) -> tuple[Any, ...]:
         return (*self.rows, self.curvature, self.models, k, self.loss.argument, visits, draws, fraction)
+
+    def dual(self, k: int) -> float:
+        """Return D of the present dual point, as if an intercept were balanced."""
+        problem = self.problems[k]
+        losses = problem.loss.conjugates(self.alpha(k), problem.y, problem.sample_weight)
+        return -losses / problem.n - problem.lam * problem.g.conjugate(self.models.w_bar[k])
 
     def end_epoch(self) -> None:
         # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).

@@ -1,0 +1,161 @@
+"""Newton's method by products with X alone, for a smooth loss, a quadratic penalty and sparse rows.
+
+A step solves the Newton system by conjugate gradients, each of which costs a product with X and one with Xᵀ:
+
+    (Xᵀ C X + D(ridge)) s = −g,        C t = φ″(t − 1β),   β = (Σ φ″_i)⁻¹ Σ φ″_i t_i,       φ″_i including the weight c_i
+
+C is what the best intercept leaves of the curvature, so that no direction is without a ridge. The residual r of the system is the
+gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for the
+squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.losses import Curvature
+from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import curvature, curvature_at
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.descent import step
+from dualnewton.solvers.direct.newton import nothing
+from dualnewton.solvers.direct.risk import Point, Risk
+
+INNER = 0.01
+"""Largest gap that a Newton system may leave, as a fraction of the last gap; less, near the minimum, where that is smaller."""
+
+NEAR = 0.5
+"""Fraction of the wanted gap that the last system may leave: the curvature changes on the way."""
+
+MOST_PRODUCTS = 400
+"""Conjugate gradients after which a fit is left to other methods."""
+
+
+def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
+    risk = Risk.of(problem, block, as_stored=True)
+    x, goal = risk.vector(*(nothing(problem) if start is None else start)), WELL_BELOW * tol
+    at = risk.at(x, risk.margins(x))
+    gap, steps, products = risk.gap(at), 0, 0
+    stuck, first = start is not None and gap <= goal * abs(at.value), None
+    inner = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
+    while steps < most and not stuck:
+        left = min(inner, gap / abs(at.value) if at.value else inner) * gap
+        system = System.of(risk, at, block, first)
+        first = system if first is None else first
+        way = system.solved(left, NEAR * goal, MOST_PRODUCTS - products)
+        at, stuck = step(risk, at, way.x, margins=way.margins)
+        steps, products, gap = steps + 1, products + way.products, risk.gap(at)
+        stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
+    return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
+
+
+class Way(NamedTuple):
+    """A step, its margins, and the conjugate gradients that it took."""
+
+    x: np.ndarray
+    margins: np.ndarray
+    products: int
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """The Newton system at a point, with unknowns of shape (d,) or (d, K).
+
+    Attributes
+    ----------
+    risk : Risk
+        The objective.
+    at : Point
+        The point.
+    curved : callable
+        t ↦ φ″t.
+    ridge, halves : arrays of shape (d,) or (d, 1)
+        λn v_j and 1/(2 λn v_j).
+    means : array or float
+        Weighted means of the squares of the features, if the system is scaled by its diagonal; else 0.
+    inverse : array
+        The inverse of the diagonal, or of the ridge.
+    of_intercept : float or array of shape (K, K)
+        (Σ φ″_i)⁻¹; zero without an intercept.
+    """
+
+    risk: Risk
+    at: Point
+    curved: Callable[[np.ndarray], np.ndarray]
+    ridge: np.ndarray
+    halves: np.ndarray
+    means: Any
+    inverse: np.ndarray
+    of_intercept: Any
+
+    @classmethod
+    def of(cls, risk: Risk, at: Point, block: Block, first: System | None) -> System:
+        """Return the system, scaled by its diagonal if a few features have most of its trace.
+
+        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures.
+        """
+        d, K = risk.rows.shape[1], risk.loss.columns
+        ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
+        weights, curved = (
+            curvature(risk.loss, at.margins, risk.vectors),
+            curvature_at(risk.loss, at.margins, risk.vectors),
+        )
+        mass = float(weights.sum())
+        if first is None:
+            sums = block.squares @ weights
+            diagonal = sums + ridge
+            trace = float(diagonal.sum())
+            heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
+            means = sums / (mass or 1.0) if heavy > block.crossovers.heavy_trace * trace else 0.0
+        else:
+            means = first.means
+        of_intercept: Any = 0.0
+        if risk.free and K == 1:
+            of_intercept = 1.0 / (mass or np.inf)
+        elif risk.free:
+            sums = np.array([curved(np.broadcast_to(unit, weights.shape)).sum(axis=0) for unit in np.eye(K)])
+            # Adding a number to all intercepts changes nothing: see ``Risk.hessian``.
+            of_intercept = np.linalg.inv(sums + (sums.trace() / K**2 or 1.0))
+        return cls(risk, at, curved, ridge, halves, means, 1.0 / (mass * means + ridge), of_intercept)
+
+    def best_intercept(self, slopes: np.ndarray) -> Any:
+        """Return the intercept whose margins have slopes with the same sums."""
+        return slopes.sum(axis=0) @ self.of_intercept if slopes.ndim > 1 else float(slopes.sum()) * self.of_intercept
+
+    def solved(self, left: float, goal: float, most: int) -> Way:
+        """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end."""
+        risk, rows, transposed, free = self.risk, self.risk.rows, self.risk.transposed, self.risk.free
+        d, K, value, products = rows.shape[1], risk.loss.columns, self.at.value, 0
+        G = self.at.gradient.reshape(K, -1).T
+        r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
+        start: Any = 0.0
+        if slope is not None and slope.any():
+            start = -(slope @ self.of_intercept if K > 1 else float(slope[0]) * self.of_intercept)
+            r -= transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
+        s, images, p, last = np.zeros(r.shape), np.zeros(self.at.margins.shape), np.zeros(r.shape), 1.0
+        while products < most and float(np.vdot(r, self.halves * r)) > max(left, goal * abs(value)):
+            q = self.inverse * r
+            square = float(np.vdot(r, q))
+            p *= square / last
+            p += q
+            image = rows @ p
+            slopes = self.curved(image)
+            if free:
+                slopes -= self.curved(np.broadcast_to(self.best_intercept(slopes), slopes.shape))
+            Hp = transposed @ slopes
+            Hp += self.ridge * p
+            t = square / float(np.vdot(p, Hp))
+            s += t * p
+            images += t * image
+            r -= t * Hp
+            value -= 0.5 * t * square
+            last, products = square, products + 1
+        b = start - self.best_intercept(self.curved(images)) if free else 0.0
+        return Way(risk.vector(s.T, b), images + b, products)

@@ -1,0 +1,54 @@
+"""Dual rounds over single examples of small sparse data: all sweeps of a fit, without the loop.
+
+A step is one call of the kernel that shrinks (:mod:`dualnewton.kernels.shrinking`): a sweep over all examples, then sweeps over
+the active ones until their residual is a tenth. The residual gives the gap that is left.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.samplings import Shuffled
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.descent import OBSERVED, further
+from dualnewton.solvers.dual.kinked import KinkedSweeps
+from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL
+
+
+def solve(
+    problem: Problem,
+    block: Block,  # noqa: ARG001
+    start: Start | None,  # noqa: ARG001 (a model has no dual point)
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+) -> Found:
+    """Take steps until the expected gap is small enough, or too many more are expected."""
+    from dualnewton.solvers.dual.compiled import CompiledEngine  # loads Numba
+
+    n = problem.n
+    engine = CompiledEngine([problem], Shuffled(n, 1), [problem.no_dual()], separable_rounds=False, shrinks=True)
+    most_visits = math.ceil((1.0 + KinkedSweeps.focused_epochs) * n)
+    # The order of the visits is random but always the same: the planner chose this method, and a direct solver has no seed.
+    rng, gaps, visited = np.random.default_rng(0), list[float](), 0
+    while len(gaps) < most and time.perf_counter() <= deadline:
+        visits = engine.visits(0)
+        draws = rng.integers(0, 1 << 32, size=most_visits, dtype=np.uint32)
+        visited += engine.shrink(0, visits, draws, FOCUSED_RESIDUAL)
+        gaps.append(
+            visits.residual / n
+        )  # about the gap of a piecewise linear loss, and half to all of it of a smooth one
+        wanted = WELL_BELOW * tol * abs(engine.dual(0))
+        slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most - len(gaps)
+        if gaps[-1] <= wanted or slow:
+            break
+        engine.adapt(0, gaps[-1], gaps[-1])
+    w, b, _ = engine.model(0)
+    if problem.fit_intercept:  # that of the rounds follows w
+        b = problem.best_intercept(w)
+    return Found(w.copy(), b, math.ceil(0.5 * visited / n), engine.alpha(0).copy())

@@ -1,0 +1,228 @@
+"""Small sparse data: conjugate gradients and dual rounds in one call find what the general methods find, in every storage."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from covering import all_pairs
+from dualnewton import losses, regularizers
+from dualnewton.planning.planner import kinked_plans
+from dualnewton.planning.small import multiplies_entries
+from dualnewton.run import loop
+from dualnewton.solvers.direct import conjugate, rounds
+from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.risk import Risk
+from tuned import GENERAL, tuned
+
+N, D = 200, 700
+RNG = np.random.default_rng(5)
+FULL = np.where(RNG.random((N, D)) < 0.03, np.round(RNG.random((N, D)), 2) + 0.25, 0.0)
+FULL[:, 0] = 1.0  # a frequent feature
+FULL[3], FULL[:, 7] = 0.0, 0.0
+X = sp.csr_array(FULL)
+SCORE = X @ RNG.standard_normal(D) + RNG.standard_normal(N)
+SIGNS = np.where(SCORE > 0.3, 1.0, -1.0)
+LEVELS = np.digitize(SCORE, np.quantile(SCORE, [0.3, 0.6]))
+COUNTS = np.round(np.exp(SCORE / SCORE.std()))
+WEIGHTS = RNG.uniform(0.0, 2.0, N) * (RNG.random(N) < 0.9)
+
+
+def unsorted(matrix):
+    """The same matrix with the entries of each row in reverse order."""
+    parts = [np.arange(low, high)[::-1] for low, high in itertools.pairwise(matrix.indptr)]
+    order = np.concatenate(parts)
+    return sp.csr_array((matrix.data[order], matrix.indices[order], matrix.indptr), shape=matrix.shape)
+
+
+def with_zeros(matrix):
+    """The same matrix with stored zeros."""
+    some = matrix.tocoo()
+    rows, columns = np.append(some.row, [3, 5]), np.append(some.col, [9, 7])
+    return sp.csr_array((np.append(some.data, [0.0, 0.0]), (rows, columns)), shape=matrix.shape)
+
+
+def long_indices(matrix):
+    """The same matrix with indices of 64 bits."""
+    parts = matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return sp.csr_array(parts, shape=matrix.shape)
+
+
+STORAGES = {
+    "csr": lambda matrix: matrix,
+    "csc": sp.csc_array,
+    "float32": lambda matrix: matrix.astype(np.float32),
+    "long indices": long_indices,
+    "unsorted": unsorted,
+    "stored zeros": with_zeros,
+}
+SMOOTH = [
+    (losses.Squared(), SCORE),
+    (losses.Logistic(), SIGNS),
+    (losses.SquaredHinge(), SIGNS),
+    (losses.Huber(0.5), SCORE),
+    (losses.Poisson(), COUNTS),
+    (losses.Softmax(3), LEVELS),
+]
+EITHER = [False, True]
+CELLS = all_pairs(itertools.product(range(len(SMOOTH)), [1e-2, 1e-3]), STORAGES, EITHER, EITHER, EITHER, EITHER)
+PRODUCTS = tuned(product_entries=1 << 19, small_entries=1 << 18)
+"""Products also for losses with a kink in φ′, as if the data were smaller; of direct solvers, these alone."""
+
+
+@pytest.mark.parametrize(("model", "storage", "fit_intercept", "scaled", "weights", "offset"), CELLS, ids=str)
+def test_conjugate_gradients_find_what_the_general_method_finds(model, storage, fit_intercept, scaled, weights, offset):
+    """Every loss with every λ meets every storage and every other part of a problem, and these meet each other."""
+    (loss, y), lam = SMOOTH[model[0]], model[1]
+    several = loss.columns > 1
+    shift = 0.3 * SCORE / SCORE.std()
+    problem = dn.Problem(
+        STORAGES[storage](X),
+        y,
+        loss,
+        regularizer=regularizers.L2(np.linspace(1.0, 4.0, D) if scaled and not several else None),
+        lam=lam,
+        sample_weight=WEIGHTS if weights else None,
+        offset=(np.column_stack([shift, -shift, 0.0 * shift]) if several else shift) if offset else None,
+        fit_intercept=fit_intercept,
+    )
+    found = dn.solve(problem, tol=1e-9, tuning=PRODUCTS)
+    assert found.plan.family == "conjugate"
+    assert "conjugate gradients" in found.plan.reason
+    assert found.certificate.relative_gap <= 1e-9
+    general = dn.solve(problem, tol=1e-9, tuning=GENERAL)
+    assert general.plan.family is None
+    assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=4e-9)
+
+
+@pytest.mark.parametrize(("loss", "y"), SMOOTH, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("fit_intercept", EITHER)
+def test_a_system_solved_to_rounding_is_the_newton_step_of_the_dense_hessian(loss, y, fit_intercept):
+    problem = dn.Problem(X, y, loss, lam=1e-2, sample_weight=WEIGHTS, fit_intercept=fit_intercept)
+    block = Block(problem.data)
+    risk, dense = Risk.of(problem, block, as_stored=True), Risk.of(problem, block)
+    x = 0.1 * np.random.default_rng(0).standard_normal(risk.ridge.size)
+    at = risk.at(x, risk.margins(x))
+    np.testing.assert_allclose(at.gradient, dense.at(x, dense.margins(x)).gradient, rtol=1e-10, atol=1e-10)
+    way = conjugate.System.of(risk, at, block, None).solved(1e-26 * risk.gap(at), 0.0, 1000)
+    H = dense.hessian(at.margins)
+    H.ravel()[:: len(H) + 1] += risk.ridge
+    exact = np.linalg.solve(H, -at.gradient)
+    if loss.columns > 1 and fit_intercept:  # a number that is added to all intercepts changes no loss
+        for step in (way.x, exact):
+            step.reshape(3, -1)[:, -1] -= step.reshape(3, -1)[:, -1].mean()
+    np.testing.assert_allclose(way.x, exact, rtol=1e-6, atol=1e-8 * np.abs(exact).max())
+    np.testing.assert_allclose(way.margins, risk.margins(way.x), atol=1e-6 * np.abs(exact).max())
+
+
+def test_least_squares_takes_one_system_and_the_gap_that_it_expects():
+    problem = dn.Problem(X, SCORE, losses.Squared(), lam=1e-2, fit_intercept=True)
+    found = conjugate.solve(problem, Block(problem.data), None, tol=1e-4, most=1, deadline=math.inf)
+    assert problem.certify(found.w, found.intercept).relative_gap <= 1e-4
+
+
+def test_a_good_start_takes_no_step_and_is_certified_once(monkeypatch):
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-2, fit_intercept=True)
+    start = dn.solve(problem, tol=1e-8)
+    assert start.plan.family == "conjugate"
+    monkeypatch.setattr(loop.Run, "start", None)  # the loop would certify the start
+    again = dn.solve(problem, tol=1e-6, warm_start=start)
+    assert again.n_epochs == 0.0
+    np.testing.assert_array_equal(again.w, start.w)
+    near = dn.Problem(X, SIGNS, losses.Logistic(), lam=0.9e-2, fit_intercept=True)
+    cold, warm = dn.solve(near, tol=1e-6), dn.solve(near, tol=1e-6, warm_start=start)
+    assert 0.0 < warm.n_epochs < cold.n_epochs
+
+
+def test_a_start_of_another_shape_is_refused_as_usual():
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-2)
+    start = dn.solve(dn.Problem(X[:, :500], SIGNS, losses.Logistic(), lam=1e-2))
+    with pytest.raises(ValueError, match="must have"):
+        dn.solve(problem, warm_start=start)
+
+
+# Dual rounds -------------------------------------------------------------------------------------------------------------------
+
+KINKED = [
+    (losses.Hinge(), SIGNS),
+    (losses.EpsilonInsensitive(0.0), SCORE),
+    (losses.EpsilonInsensitive(0.5), SCORE),
+    (losses.SquaredHinge(), SIGNS),
+]
+ROUNDS = tuned(round_entries=1 << 17, small_entries=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "storage", "fit_intercept", "weights"), all_pairs(range(len(KINKED)), STORAGES, EITHER, EITHER), ids=str
+)
+def test_rounds_in_one_call_find_what_the_general_method_finds(model, storage, fit_intercept, weights):
+    loss, y = KINKED[model]
+    c = WEIGHTS if weights else None
+    problem = dn.Problem(STORAGES[storage](X), y, loss, lam=1.0 / N, sample_weight=c, fit_intercept=fit_intercept)
+    found = dn.solve(problem, tol=1e-4, tuning=ROUNDS)
+    assert found.plan.family == "rounds"
+    assert (found.plan.method, found.plan.tau, found.plan.compiled) == ("sdna", 1, True)
+    assert found.certificate.relative_gap <= 1e-4
+    general = dn.solve(problem, tol=1e-4, tuning=GENERAL)
+    assert general.plan.family is None
+    assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=2e-4)
+
+
+def test_rounds_that_would_take_too_long_are_given_up_and_other_methods_finish():
+    """As many examples as features, and a weak penalty: the residual hardly decreases."""
+    rng = np.random.default_rng(0)
+    rows = sp.random_array((250, 310), density=0.1, rng=rng, format="csr")
+    problem = dn.Problem(rows, rows @ rng.standard_normal(310), losses.EpsilonInsensitive(0.0), lam=1e-7)
+    limits = {"tol": 1e-4, "most": 50, "deadline": math.inf}
+    assert rounds.solve(problem, Block(problem.data), None, **limits).steps < 60
+    assert dn.solve(problem, tol=1e-4, tuning=ROUNDS).converged
+
+
+def test_a_method_that_is_asked_for_is_not_replaced_by_rounds_in_one_call():
+    problem = dn.Problem(X, SIGNS, losses.Hinge(), lam=1.0 / N)
+    assert dn.plan(problem, tuning=ROUNDS).family == "rounds"
+    assert dn.plan(problem, method="sdna", tuning=ROUNDS).family is None
+
+
+# The choice --------------------------------------------------------------------------------------------------------------------
+
+
+def test_products_are_for_few_thin_sparse_rows():
+    dense = dn.Problem(X.toarray(), SIGNS, losses.Logistic(), lam=1e-2).data
+    sparse = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-2).data
+    assert multiplies_entries(sparse.profile)
+    assert not multiplies_entries(dense.profile)
+    assert not multiplies_entries(sparse.profile, tuned(product_entries=X.nnz - 1))
+    assert not multiplies_entries(dn.Problem(X[:, :60], SIGNS, losses.Logistic(), lam=1e-2).data.profile)
+
+
+def test_a_weak_penalty_is_left_to_matrices():
+    """The products of a system grow with λ^(−½); the Hessian of 100 features costs the same for any λ."""
+    rng = np.random.default_rng(0)
+    rows = sp.random_array((5000, 100), density=0.05, rng=rng, format="csr")
+    y = np.where(rows @ rng.standard_normal(100) > 0.0, 1.0, -1.0)
+    families = [dn.plan(dn.Problem(rows, y, losses.Logistic(), lam=lam)).family for lam in (1.0 / 5000, 1e-9)]
+    assert families == ["conjugate", None]
+
+
+def test_plans_of_smoothed_losses_have_a_cost_where_conjugate_gradients_solve_them():
+    """A cost that is not a number would sort before all others."""
+    rng = np.random.default_rng(0)
+    rows = sp.random_array((4200, 4100), density=0.002, rng=rng, format="csr")
+    problem = dn.Problem(rows, np.resize([1.0, -1.0], 4200), losses.Hinge(), lam=1.0 / 4200)
+    plans = kinked_plans(problem)
+    assert any(plan.family == "conjugate" and plan.smoothed for plan in plans)
+    assert all(math.isfinite(plan.cost) for plan in plans)
+    assert plans[0].method == "sdna"
+
+
+@pytest.mark.parametrize("model", [dn.Ridge(), dn.LogisticRegression(), dn.LinearSVC(), dn.LinearSVR()], ids=repr)
+def test_estimators_have_the_same_model_in_every_storage(model):
+    y = SIGNS if hasattr(model, "C") and model.__class__.__name__ != "LinearSVR" else SCORE
+    coefs = [model.set_params(tol=1e-8).fit(to(X), y).coef_.copy() for to in (sp.csr_array, *STORAGES.values())]
+    coefs.append(model.fit(X.toarray(), y).coef_)
+    for each in coefs[1:]:
+        np.testing.assert_allclose(each, coefs[0], atol=2e-3 * np.abs(coefs[0]).max())
