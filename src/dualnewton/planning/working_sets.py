@@ -72,6 +72,16 @@ def sums_moments(profile: Profile, tuning: Tuning) -> bool:
     return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.moment_features, profile.n)
 
 
+def walks_by_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
+    """Whether paths of least squares visit the stored entries of sparse features, instead of forming matrices of products.
+
+    Each of the models keeps its own copy of the entries.
+    """
+    profile = data.profile
+    few = 2 * models * profile.stored <= tuning.path_entries
+    return few and data.capabilities.whole and is_thin(Costs.of(profile, tuning))
+
+
 def compiles_paths(features: int, tuning: Tuning) -> bool:
     """Whether paths are computed by a kernel: for few features, NumPy takes less time than loading the kernel."""
     return features > tuning.numpy_path_features
