@@ -1,6 +1,6 @@
 """Coordinate descent with extrapolation on a quadratic model of sparse features, whose matrix is not formed, compiled.
 
-column_sweep(*rows, q, diagonal, slopes, v, moved, …, along_q, visited, count)    one sweep over some coordinates
+column_sweep(*rows, q, diagonal, inverse, …, along_q, visited, count)              one sweep over some coordinates
 column_rounds(*rows, q, diagonal, slopes, v, moved, …, along_q, start, …, sweeps)  rounds of sweeps until the goal is reached
 
 ``solvers/prox/column_descent.py`` defines the model and says in NumPy what these do; one row for each feature.
@@ -14,7 +14,7 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, lean_call, least, most
 from dualnewton.kernels._memory import borrowed, give_back
 from dualnewton.kernels.models import Kernel, LazyKernel
-from dualnewton.kernels.quadratic import best, solve_factored, violation
+from dualnewton.kernels.quadratic import solve_factored, violation
 
 MEMORY, ROUND, INSIDE, LIFT = 5, 25, 0.2, 1e-10
 """As in ``solvers/prox/column_descent.py``."""
@@ -22,19 +22,22 @@ MEMORY, ROUND, INSIDE, LIFT = 5, 25, 0.2, 1e-10
 
 @lean_call
 def _column_sweep(
-    data, columns, starts, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, along_q, visited, count
+    data, columns, starts, q, diagonal, inverse, slopes, v, moved, threshold, lower, upper, along_q, visited, count
 ):
-    largest = 0.0
+    largest, along = 0.0, along_q[0]
     for place in range(count):
         j = visited[place]
-        slope = slopes[j] + row.dot(data, columns, starts, j, moved) - q[j] * along_q[0]
-        new = best(diagonal[j], ridge[j], slope, v[j], threshold[j], lower[j], upper[j])
-        change = new - v[j]
+        old = v[j]
+        u = diagonal[j] * old - (slopes[j] + row.dot(data, columns, starts, j, moved) - q[j] * along)
+        shrunk = u - least(most(u, -threshold[j]), threshold[j])
+        new = least(most(shrunk * inverse[j], lower[j]), upper[j])
+        change = new - old
         if change != 0.0:
             v[j] = new
             row.add(data, columns, starts, j, change, moved)
-            along_q[0] += change * q[j]
-            largest = most(largest, abs(change) * (diagonal[j] + ridge[j]))
+            along += change * q[j]
+            largest = most(largest, abs(change) * diagonal[j])
+    along_q[0] = along
     return largest
 
 
@@ -148,8 +151,10 @@ def _column_rounds(
     goal, gap_goal, limit, sweeps,
 ):  # fmt: skip
     visited, found, history = borrowed(v.size, 0), borrowed(2, 0.0), borrowed((MEMORY + 1, v.size), 0.0)
+    inverse = borrowed(v.size, 0.0)
     for j in range(v.size):
-        visited[j] = j
+        curvature = diagonal[j] + ridge[j]
+        visited[j], inverse[j] = j, 1.0 / curvature if curvature > 0.0 else 0.0
     _go(data, columns, starts, q, v, moved, along_q, visited, v.size, start)
     reached = False
     while True:
@@ -172,7 +177,7 @@ def _column_rounds(
                 k = 0
                 continue
             largest = _column_sweep(
-                data, columns, starts, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, along_q,
+                data, columns, starts, q, diagonal, inverse, slopes, v, moved, threshold, lower, upper, along_q,
                 visited, count,
             )  # fmt: skip
             sweeps[0] += 1
@@ -180,6 +185,7 @@ def _column_rounds(
             if largest <= inside:
                 break
     give_back(visited)
+    give_back(inverse)
     give_back(found)
     give_back(history)
     return reached

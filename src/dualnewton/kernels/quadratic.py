@@ -34,7 +34,7 @@ LIFT = 2e-15
 
 
 @lean
-def best(curvature, ridge, slope, v, threshold, lower, upper):
+def _best(curvature, ridge, slope, v, threshold, lower, upper):
     if curvature + ridge <= 0.0:
         return least(most(0.0, lower), upper)
     u = curvature * v - slope
@@ -48,13 +48,13 @@ def _sweeps(H, slopes, v, ridge, threshold, lower, upper, limit, goal):
     for _ in range(limit):
         count = 0
         for j in range(v.size):
-            if v[j] != 0.0 or best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j]) != v[j]:
+            if v[j] != 0.0 or _best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j]) != v[j]:
                 visited[count] = j
                 count += 1
         largest = 0.0
         for place in range(count):
             j = visited[place]
-            new = best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j])
+            new = _best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j])
             change = new - v[j]
             if abs(change) * (H[j, j] + ridge[j]) > NOTHING * goal:
                 v[j] = new

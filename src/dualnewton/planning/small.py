@@ -14,6 +14,7 @@ from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.planning.working_sets import walks_by_entries
 
 
 class Family(NamedTuple):
@@ -31,6 +32,8 @@ class Family(NamedTuple):
         The outer scheme of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
+    dense : bool
+        Whether it expands all rows to one dense block, so that the number of entries of X is limited.
     yields : callable, optional
         Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     """
@@ -40,6 +43,7 @@ class Family(NamedTuple):
     reason: str
     scheme: str | None = None
     together: bool = False
+    dense: bool = True
     yields: Callable[[Any, Tuning], bool] | None = None
 
 
@@ -131,12 +135,24 @@ def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
     return problem.loss.curvature is Curvature.CONSTANT and _takes_proximal(problem, tuning)
 
 
+def _takes_entries(problem: Any, tuning: Tuning) -> bool:
+    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature."""
+    few = problem.columns == 1 and problem.data.profile.stored <= tuning.entry_fit
+    quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
+    return few and quadratic and walks_by_entries(problem.data, tuning)
+
+
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
     if problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
         return False
-    whole = problem.data.capabilities.whole and not problem.data.profile.sparse
-    return whole and problem.regularizer.form.has_thresholds
+    return _expands(problem, tuning) and problem.regularizer.form.has_thresholds
+
+
+def _expands(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block even if they are sparse: of small data."""
+    small = not problem.data.profile.sparse or is_small(tuning, problem.n, problem.d)
+    return small and problem.data.capabilities.whole
 
 
 def _takes_joint(problem: Any, tuning: Tuning) -> bool:
@@ -146,10 +162,10 @@ def _takes_joint(problem: Any, tuning: Tuning) -> bool:
     """
     if not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
         return False
-    form, data = problem.regularizer.form, problem.data
+    form = problem.regularizer.form
     if problem.d > problem.n and problem.regularizer.strongly_convex:
         return False
-    return bool(form.joint and form.has_thresholds and data.capabilities.whole and not data.profile.sparse)
+    return bool(form.joint and form.has_thresholds and _expands(problem, tuning))
 
 
 WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
@@ -179,6 +195,12 @@ FAMILIES = {
     "thresholds": Family(
         _takes_thresholds, "newton", "Newton's method on the nonzero features, on one dense block of rows"
     ),
+    "entries": Family(
+        _takes_entries,
+        "newton",
+        "extrapolated coordinate descent over the stored entries of sparse features",
+        dense=False,
+    ),
     "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
     "joint": Family(
         _takes_joint, "newton", "Newton's method on the nonzero features of all outputs, on one dense block of rows"
@@ -190,14 +212,15 @@ FAMILIES = {
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = _most_entries(problem, tuning)
+    asked, scheme = tau in ("auto", problem.n), problem.scheme
     # Models with kinks take their own steps in either way; those of one Hessian share it.
     apart = problem.scheme == "smoothing" or (problem.scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
-    if problem.n * problem.d > max(most // share, min(most, tuning.small_entries)):
-        return wide_plan(problem, method, tau, models, tuning)
-    asked, scheme = tau in ("auto", problem.n), problem.scheme
+    one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     for name, family in FAMILIES.items():
         if family.scheme != scheme or not asked or method not in ("auto", family.method):
+            continue
+        if family.dense and not one_block:
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):

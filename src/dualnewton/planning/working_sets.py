@@ -75,11 +75,14 @@ def sums_moments(profile: Profile, tuning: Tuning) -> bool:
 def walks_by_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
     """Whether paths of least squares visit the stored entries of sparse features, instead of forming matrices of products.
 
-    Each of the models keeps its own copy of the entries.
+    Each of the models keeps its own copy of the entries. With few features and many entries, systems with the moments of all
+    features cost less.
     """
     profile = data.profile
-    few = 2 * models * profile.stored <= tuning.path_entries
-    return few and data.capabilities.whole and is_thin(Costs.of(profile, tuning))
+    few = 2 * models * profile.stored <= tuning.path_entries and data.capabilities.whole
+    if sums_moments(profile, tuning) and profile.d**3 <= tuning.entry_path_cube * profile.stored:
+        return False
+    return few and Costs.of(profile, tuning).by_entry
 
 
 def compiles_paths(features: int, tuning: Tuning) -> bool:

@@ -35,10 +35,10 @@ def column_sweep(
     A: linear.Matrix,
     q: np.ndarray,
     diagonal: np.ndarray,
+    inverse: np.ndarray,
     slopes: np.ndarray,
     v: np.ndarray,
     moved: np.ndarray,
-    ridge: np.ndarray,
     threshold: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
@@ -48,23 +48,23 @@ def column_sweep(
 ) -> float:
     """Minimise over one coordinate after the other, v in place; return the largest change of a slope by a move.
 
-    The first ``count`` coordinates in ``visited`` take part. ``slopes`` are those at the origin o; ``moved`` is Aᵀ of how far v
+    The first ``count`` coordinates in ``visited`` take part. ``diagonal`` is that of H, ``inverse`` has 1/(H_jj + ridge_j), or
+    zero for coordinates without curvature. ``slopes`` are those at the origin o; ``moved`` is Aᵀ of how far v
     is from there, and ``along_q`` is qᵀ of it, in an array of one number.
     This is what the kernel of the same name does (``kernels/columns.py``).
     """
     largest = 0.0
     for j in visited[:count]:
         a = linear.to_dense(A[[j]])[0]
-        curvature = diagonal[j] + ridge[j]
         u = diagonal[j] * v[j] - (slopes[j] + a @ moved - q[j] * along_q[0])
         shrunk = u - min(max(u, -threshold[j]), threshold[j])
-        new = min(max(shrunk / curvature if curvature > 0.0 else 0.0, lower[j]), upper[j])
+        new = min(max(shrunk * inverse[j], lower[j]), upper[j])
         change = new - v[j]
         if change != 0.0:
             v[j] = new
             moved += change * a
             along_q += change * q[j]
-            largest = max(largest, abs(change) * curvature)
+            largest = max(largest, abs(change) * diagonal[j])
     return largest
 
 
@@ -103,8 +103,9 @@ def column_rounds(
         quadratic = 0.5 * float(moved @ moved) - 0.5 * float(along_q[0] ** 2)
         return float(slopes @ v) + quadratic + penalty.value(v)
 
-    penalty = Penalty(ridge, threshold, lower, upper)
-    parts = (A, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, along_q)
+    penalty, curvature = Penalty(ridge, threshold, lower, upper), diagonal + ridge
+    inverse = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0.0)
+    parts = (A, q, diagonal, inverse, slopes, v, moved, threshold, lower, upper, along_q)
     go(start)
     while True:
         here = slopes + A @ moved - q * along_q[0]

@@ -21,8 +21,9 @@ from dualnewton.solvers.prox.subproblem import Penalty, minimise, sweep_of
 MOST_SWEEPS = 5000
 """Sweeps for one strength; beyond them the features in use are so correlated that their matrix is formed once."""
 
-GAP = 2.0
-"""Relative gap at which a model is done, as a multiple of the goal over the threshold: what violations up to the goal may leave."""
+GAP = 3.0
+"""Relative gap at which a model is done, as a multiple of the goal over the threshold. (Goals are 0.3 of the wanted gap, since
+violations of ε times the threshold may leave a gap of 2ε; the gap itself need not be so far below.)"""
 
 
 class FromEntries(Paths):
@@ -44,7 +45,7 @@ class FromEntries(Paths):
 
     def __init__(self, data: Data, y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, largest: int) -> None:
         columns = data.columns(np.arange(data.d))
-        self.models = [_Model(columns, y, own, fit_intercept=fit_intercept, largest=largest) for own in c]
+        self.models = [EntryModel(columns, y, own, fit_intercept=fit_intercept, largest=largest) for own in c]
         self.means = np.stack([model.mean for model in self.models])
         self.target_mean = np.array([model.target_mean for model in self.models])
 
@@ -77,7 +78,7 @@ class FromEntries(Paths):
         return np.asarray(self.target_mean - np.einsum("afj,fj->af", V, self.means))
 
 
-class _Model:
+class EntryModel:
     """One model: rows and targets times the roots of their weights, and the last points of its walk."""
 
     def __init__(
@@ -91,7 +92,7 @@ class _Model:
         self.mean = np.asarray(A @ roots) / total if fit_intercept else np.zeros(d)
         self.target_mean = float(c @ y) / total if fit_intercept else 0.0
         targets = roots * (y - self.target_mean)
-        self.squares, self.largest = float(targets @ targets), largest
+        self.squares, self.largest, self.most = float(targets @ targets), largest, MOST_SWEEPS
         self.columns = ColumnModel(A, np.sqrt(total) * self.mean, -(A @ targets), np.zeros(d), 0.5 * self.squares)
         self.begin(None)
 
@@ -123,11 +124,11 @@ class _Model:
             knots.append(len(penalties) - 1)
         last = -1
         for knot in knots:
-            found[knot] = self._minimum(self._ahead(strengths[knot]), penalties[knot], goals[knot], is_over)
+            found[knot] = self.minimum(self._ahead(strengths[knot]), penalties[knot], goals[knot], is_over)
             here = strengths[knot], found[knot].copy()
             for k in range(last + 1, knot):
                 start = _on_line(self.trail[-1], here, strengths[k])
-                found[k] = self._minimum(start, penalties[k], goals[k], is_over)
+                found[k] = self.minimum(start, penalties[k], goals[k], is_over)
                 self.trail.append((strengths[k], found[k].copy()))
             self.trail, last = [*self.trail, here][-2:], knot
         return found
@@ -140,13 +141,14 @@ class _Model:
         there = _on_line(*self.trail, strength)
         return np.where(there * last > 0.0, there, 0.0)
 
-    def _minimum(self, start: np.ndarray, penalty: Penalty, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
+    def minimum(self, start: np.ndarray, penalty: Penalty, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
+        """Go from a start to the minimum and return it; once it is over, the current point."""
         columns, gap, until = self.columns, GAP * goal / float(penalty.threshold.max()), Until(ended=is_over)
         try:
             until.check()
             start = penalty.nearest(start)
-            if not columns.descend(start, penalty, goal, gap, MOST_SWEEPS, until):
-                columns.descend(self._by_matrix(penalty, goal, until), penalty, goal, gap, MOST_SWEEPS, until)
+            if not columns.descend(start, penalty, goal, gap, self.most, until):
+                columns.descend(self._by_matrix(penalty, goal, until), penalty, goal, gap, self.most, until)
         except OutOfTime:
             pass
         return columns.v
