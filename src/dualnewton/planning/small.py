@@ -14,7 +14,7 @@ from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import walks_by_entries
+from dualnewton.planning.working_sets import is_thin, visits_entries
 
 
 class Family(NamedTuple):
@@ -139,7 +139,7 @@ def _takes_entries(problem: Any, tuning: Tuning) -> bool:
     """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature."""
     few = problem.columns == 1 and problem.data.profile.stored <= tuning.entry_fit
     quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
-    return few and quadratic and walks_by_entries(problem.data, tuning)
+    return few and quadratic and visits_entries(problem.data, tuning)
 
 
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
@@ -150,8 +150,8 @@ def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
 
 
 def _expands(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block even if they are sparse: of small data."""
-    small = not problem.data.profile.sparse or is_small(tuning, problem.n, problem.d)
+    """Whether features are gathered from one dense block: sparse ones only of small data, or if they are not thin."""
+    small = is_small(tuning, problem.n, problem.d) or not is_thin(Costs.of(problem.data.profile, tuning))
     return small and problem.data.capabilities.whole
 
 

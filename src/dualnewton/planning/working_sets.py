@@ -72,17 +72,20 @@ def sums_moments(profile: Profile, tuning: Tuning) -> bool:
     return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.moment_features, profile.n)
 
 
+def visits_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
+    """Whether least squares with thresholds may move features by their stored entries; each model keeps a copy of these."""
+    few = 2 * models * data.profile.stored <= tuning.path_entries
+    return few and data.capabilities.whole and Costs.of(data.profile, tuning).by_entry
+
+
 def walks_by_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
     """Whether paths of least squares visit the stored entries of sparse features, instead of forming matrices of products.
 
-    Each of the models keeps its own copy of the entries. With few features and many entries, systems with the moments of all
-    features cost less.
+    With few features and many entries, systems with the moments of all features cost less.
     """
     profile = data.profile
-    few = 2 * models * profile.stored <= tuning.path_entries and data.capabilities.whole
-    if sums_moments(profile, tuning) and profile.d**3 <= tuning.entry_path_cube * profile.stored:
-        return False
-    return few and Costs.of(profile, tuning).by_entry
+    thin = is_thin(Costs.of(profile, tuning)) and profile.d**3 > tuning.entry_path_cube * profile.stored
+    return visits_entries(data, tuning, models) and (thin or not sums_moments(profile, tuning))
 
 
 def compiles_paths(features: int, tuning: Tuning) -> bool:
