@@ -8,7 +8,7 @@ from dualnewton.planning.tuning import DEFAULT
 RATES = {field.name for field in fields(Rates)}
 
 
-NOT_DIRECT = {"direct_entries": 0, "direct_multiplications": 0.0, "direct_rows": 0}
+NOT_DIRECT = {"direct_entries": 0, "direct_multiplications": 0.0, "direct_rows": 0, "entry_fit": 0}
 """No direct solvers."""
 
 DIRECT = {name: getattr(DEFAULT, name) for name in NOT_DIRECT}
@@ -23,5 +23,5 @@ def tuned(**changes):
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
 
 
-GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0, class_rows=0)
+GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0, class_rows=0, entry_fit=0)
 """No direct solvers: methods by passes over the data, however small these are."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import lean, lean_call, least, most
+from dualnewton.kernels._jit import lean_call, least, most
 from dualnewton.kernels._memory import borrowed, give_back
 from dualnewton.kernels.models import Kernel, LazyKernel
 from dualnewton.kernels.quadratic import solve_factored, violation
 
-MEMORY, ROUND, INSIDE, LIFT = 5, 25, 0.2, 1e-10
+MEMORY, SWEEPS, INSIDE, LIFT = 5, 25, 0.2, 1e-10
 """As in ``solvers/prox/column_descent.py``."""
 
 
@@ -165,7 +165,7 @@ def _column_rounds(
         reached = found[0] <= goal or found[1] <= gap_goal
         if reached or sweeps[0] >= limit:
             break
-        end, inside, k = least(sweeps[0] + ROUND, limit), most(INSIDE * found[0], 0.5 * goal), 0
+        end, inside, k = least(sweeps[0] + SWEEPS, limit), most(INSIDE * found[0], 0.5 * goal), 0
         while sweeps[0] < end:
             for place in range(count):
                 history[k, place] = v[visited[place]]

@@ -13,8 +13,8 @@ import numpy as np
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import ROUGHLY, falling
-from dualnewton.solvers.prox.column_descent import ROUND
-from dualnewton.solvers.prox.entry_paths import GAP, EntryModel
+from dualnewton.solvers.prox.column_descent import SWEEPS
+from dualnewton.solvers.prox.entry_paths import LOOSELY, EntryModel
 from dualnewton.solvers.prox.subproblem import Penalty
 
 
@@ -22,11 +22,10 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     """Sweep until the gap is small enough; a step is a round of sweeps."""
     y = problem.y if problem.offset is None else problem.y - problem.offset
     crossovers, penalty = block.crossovers, Penalty.of(problem)
-    features = block.kept.setdefault("features", block.data.columns(np.arange(problem.d)))
-    model = EntryModel(
-        features, y, problem.c, fit_intercept=problem.fit_intercept, largest=crossovers.largest_matrix
-    )
-    model.most, strengths = ROUND * most, (1.0,)
+    if (features := block.kept.get("entries: features")) is None:
+        features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
+    model = EntryModel(features, y, problem.c, fit_intercept=problem.fit_intercept, largest=crossovers.largest_matrix)
+    model.most, strengths = SWEEPS * most, (1.0,)
     if start is None:
         w = np.zeros(problem.d)
         highest = float((np.abs(model.columns.slopes) / penalty.threshold).max(initial=0.0))
@@ -35,6 +34,6 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         w = np.asarray(start[0])
     for strength in strengths:
         here = penalty.times(strength)
-        part = WELL_BELOW * tol / GAP if strength == 1.0 else ROUGHLY
+        part = WELL_BELOW * tol / LOOSELY if strength == 1.0 else ROUGHLY
         w = model.minimum(w, here, part * float(here.threshold.min()), lambda: time.perf_counter() > deadline)
-    return Found(w.copy(), float(model.target_mean - model.mean @ w), min(most, 1 + model.sweeps // ROUND))
+    return Found(w.copy(), float(model.target_mean - model.mean @ w), min(most, 1 + model.sweeps // SWEEPS))

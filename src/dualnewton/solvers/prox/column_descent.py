@@ -23,7 +23,7 @@ from dualnewton.solvers.prox.subproblem import Penalty
 MOST_SWEEPS = 100
 """Sweeps for a step of proximal Newton's method; if these are not enough, H is formed."""
 
-MEMORY, ROUND, LIFT = 5, 25, 1e-10
+MEMORY, SWEEPS, LIFT = 5, 25, 1e-10
 """Sweeps between two extrapolations, sweeps between two surveys of all coordinates at most, and the fraction of its trace that is
 added to the diagonal of the matrix of an extrapolation."""
 
@@ -115,7 +115,7 @@ def column_rounds(
         if reached or sweeps[0] >= limit:
             return reached
         visited, history = np.flatnonzero((v != 0.0) | (violations > 0.0)), [v.copy()]
-        end, inside = min(sweeps[0] + ROUND, limit), max(INSIDE * largest, 0.5 * goal)
+        end, inside = min(sweeps[0] + SWEEPS, limit), max(INSIDE * largest, 0.5 * goal)
         while sweeps[0] < end:
             if len(history) > MEMORY:
                 before, lowest = (v.copy(), moved.copy(), along_q.copy()), value()
@@ -203,7 +203,7 @@ class ColumnModel:
 
         parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
         model = (*Rows.of(self.A), self.q, self.diagonal, self.slopes, self.v, self.moved, *parts, self.along_q)
-        end, at_once = int(self.sweeps[0]) + most, ROUND * max(1, AT_ONCE // (ROUND * max(self.A.nnz, 1)))
+        end, at_once = int(self.sweeps[0]) + most, SWEEPS * max(1, AT_ONCE // (SWEEPS * max(self.A.nnz, 1)))
         while True:
             limit = min(end, int(self.sweeps[0]) + at_once)
             arguments = (*model, start, self.constant, goal, gap_goal, limit, self.sweeps)

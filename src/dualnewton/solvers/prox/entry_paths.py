@@ -21,7 +21,7 @@ from dualnewton.solvers.prox.subproblem import Penalty, minimise, sweep_of
 MOST_SWEEPS = 5000
 """Sweeps for one strength; beyond them the features in use are so correlated that their matrix is formed once."""
 
-GAP = 3.0
+LOOSELY = 3.0
 """Relative gap at which a model is done, as a multiple of the goal over the threshold. (Goals are 0.3 of the wanted gap, since
 violations of ε times the threshold may leave a gap of 2ε; the gap itself need not be so far below.)"""
 
@@ -134,7 +134,7 @@ class EntryModel:
         return found
 
     def _ahead(self, strength: float) -> np.ndarray:
-        """Return where the last two models point to; features that are not in use stay at zero, and those that leave end there."""
+        """Return where the last two models point to, without features that come into use or change their sign."""
         if len(self.trail) < 2:
             return self.trail[-1][1] if self.trail else self.columns.v.copy()
         last = self.trail[-1][1]
@@ -143,7 +143,7 @@ class EntryModel:
 
     def minimum(self, start: np.ndarray, penalty: Penalty, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go from a start to the minimum and return it; once it is over, the current point."""
-        columns, gap, until = self.columns, GAP * goal / float(penalty.threshold.max()), Until(ended=is_over)
+        columns, gap, until = self.columns, LOOSELY * goal / float(penalty.threshold.max()), Until(ended=is_over)
         try:
             until.check()
             start = penalty.nearest(start)
