@@ -177,8 +177,13 @@ class ColumnModel:
 
     def __init__(self, A: linear.Matrix, q: np.ndarray, slopes: np.ndarray, v: np.ndarray, constant: float) -> None:
         self.A, self.q, self.slopes, self.v, self.constant = A, q, slopes, v.copy(), constant
-        self.diagonal = np.maximum(linear.squared_norms(A) - np.square(q), 0.0)
+        self.diagonal, self.origin = np.maximum(linear.squared_norms(A) - np.square(q), 0.0), v
         self.moved, self.along_q, self.sweeps = np.zeros(A.shape[1]), np.zeros(1), np.zeros(1, dtype=np.intp)
+
+    def stand(self, v: np.ndarray) -> None:
+        """Make v the current point."""
+        self.v, way = np.array(v), v - self.origin
+        self.moved, self.along_q = self.A.T @ way, np.array([float(self.q @ way)])
 
     @property
     def here(self) -> np.ndarray:

@@ -110,9 +110,7 @@ class EntryModel:
 
     def begin(self, w: np.ndarray | None) -> None:
         """Go to a point, zero if none is given, from which a walk begins."""
-        columns = self.columns
-        columns.v = np.zeros(columns.v.size) if w is None else np.array(w)
-        columns.moved, columns.along_q[:] = columns.A.T @ columns.v, columns.q @ columns.v
+        self.columns.stand(np.zeros(self.columns.v.size) if w is None else w)
         self.trail: list[tuple[float, np.ndarray]] = []  # the last two models, with the threshold of each
 
     def walk(self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]) -> np.ndarray:
@@ -131,6 +129,7 @@ class EntryModel:
                 found[k] = self.minimum(start, penalties[k], goals[k], is_over)
                 self.trail.append((strengths[k], found[k].copy()))
             self.trail, last = [*self.trail, here][-2:], knot
+        self.columns.stand(found[-1])
         return found
 
     def _ahead(self, strength: float) -> np.ndarray:
