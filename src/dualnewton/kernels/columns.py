@@ -1,9 +1,8 @@
 """Coordinate descent with extrapolation on a quadratic model of sparse features, whose matrix is not formed, compiled.
 
-column_sweep(*rows, q, diagonal, inverse, …, along_q, visited, count)              one sweep over some coordinates
 column_rounds(*rows, q, diagonal, slopes, v, moved, …, along_q, start, …, sweeps)  rounds of sweeps until the goal is reached
 
-``solvers/prox/column_descent.py`` defines the model and says in NumPy what these do; one row for each feature.
+``solvers/prox/column_descent.py`` defines the model and says in NumPy what it does; one row for each feature.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean_call, least, most
 from dualnewton.kernels._memory import borrowed, give_back
-from dualnewton.kernels.models import Kernel, LazyKernel
+from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.quadratic import solve_factored, violation
 
 MEMORY, SWEEPS, INSIDE, LIFT = 5, 25, 0.2, 1e-10
@@ -191,4 +190,4 @@ def _column_rounds(
     return reached
 
 
-column_sweep, column_rounds = LazyKernel(_column_sweep), Kernel(_column_rounds)
+column_rounds = Kernel(_column_rounds)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dualnewton.kernels import columns
 from dualnewton.kernels import quadratic as kernels
 from dualnewton.kernels.blas import addresses
-from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.models import Kernel, LazyKernel
 from dualnewton.kernels.rows import Rows
 from dualnewton.solvers.direct import active_set
 from dualnewton.solvers.prox import column_descent as by_columns
@@ -26,6 +26,7 @@ PENALTIES = {
 }
 
 NEWTON_STEP = Kernel(kernels._newton_step)
+COLUMN_SWEEP = LazyKernel(columns._column_sweep)
 
 
 def penalty_of(kind, m, strength=1.0):
@@ -125,7 +126,7 @@ def test_sweeps_by_columns_do_what_numpy_says_and_what_the_matrix_would(kind, wi
     start, found = penalty.nearest(np.zeros(20)), []
     diagonal, visited = H.diagonal().copy(), np.flatnonzero(np.arange(20) % 7)
     inverse = 1.0 / (diagonal + penalty.ridge)
-    for rows, sweep in (((A,), by_columns.column_sweep), (tuple(Rows.of(A)), columns.column_sweep)):
+    for rows, sweep in (((A,), by_columns.column_sweep), (tuple(Rows.of(A)), COLUMN_SWEEP)):
         v, moved, along_q = start.copy(), np.zeros(60), np.zeros(1)
         limits = (penalty.threshold, penalty.lower, penalty.upper)
         for _ in range(4):
@@ -178,7 +179,7 @@ def test_extrapolation_saves_sweeps(monkeypatch):
     limits, rows = (threshold, penalty.lower, penalty.upper), Rows.of(A)
     way = (*rows, plain.q, plain.diagonal, inverse, slopes, plain.v, plain.moved, *limits, plain.along_q, every, 600)
     while penalty.violations(plain.v, plain.here).max() > 1e-4 * threshold[0] and len(sweeps) < 5000:
-        sweeps.append(columns.column_sweep(*way))
+        sweeps.append(COLUMN_SWEEP(*way))
     assert model.sweeps[0] < 0.4 * len(sweeps)
     np.testing.assert_allclose(penalty.value(model.v), penalty.value(plain.v), rtol=1e-2)
 

@@ -25,7 +25,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     if (features := block.kept.get("entries: features")) is None:
         features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
     model = EntryModel(features, y, problem.c, fit_intercept=problem.fit_intercept, largest=crossovers.largest_matrix)
-    model.most, strengths = SWEEPS * most, (1.0,)
+    model.most = SWEEPS * most
+    strengths: tuple[float, ...] = (1.0,)
     if start is None:
         w = np.zeros(problem.d)
         highest = float((np.abs(model.columns.slopes) / penalty.threshold).max(initial=0.0))

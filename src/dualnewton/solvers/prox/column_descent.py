@@ -179,6 +179,8 @@ class ColumnModel:
         self.A, self.q, self.slopes, self.v, self.constant = A, q, slopes, v.copy(), constant
         self.diagonal, self.origin = np.maximum(linear.squared_norms(A) - np.square(q), 0.0), v
         self.moved, self.along_q, self.sweeps = np.zeros(A.shape[1]), np.zeros(1), np.zeros(1, dtype=np.intp)
+        self.rows: tuple[np.ndarray, ...] | None = None
+        self.prepared = False
 
     def stand(self, v: np.ndarray) -> None:
         """Make v the current point."""
@@ -203,16 +205,19 @@ class ColumnModel:
 
         After a few hundredths of a second the deadline is checked, which raises :class:`OutOfTime`.
         """
-        from dualnewton.kernels.columns import column_rounds as compiled  # loads Numba
+        from dualnewton.kernels import columns  # loads Numba
         from dualnewton.kernels.rows import Rows
 
-        parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
-        model = (*Rows.of(self.A), self.q, self.diagonal, self.slopes, self.v, self.moved, *parts, self.along_q)
+        compiled, parts = columns.column_rounds, [getattr(penalty, part.name) for part in fields(penalty)]
+        self.rows = Rows.of(self.A) if self.rows is None else self.rows
+        model = (*self.rows, self.q, self.diagonal, self.slopes, self.v, self.moved, *parts, self.along_q)
         end, at_once = int(self.sweeps[0]) + most, SWEEPS * max(1, AT_ONCE // (SWEEPS * max(self.A.nnz, 1)))
         while True:
             limit = min(end, int(self.sweeps[0]) + at_once)
             arguments = (*model, start, self.constant, goal, gap_goal, limit, self.sweeps)
-            compiled.prepare(*arguments)
+            if not self.prepared:  # the types stay the same
+                compiled.prepare(*arguments)
+                self.prepared = True
             if (reached := bool(compiled(*arguments))) or self.sweeps[0] >= end:
                 return reached
             start = self.v
