@@ -30,7 +30,7 @@ violations of ε times the threshold may leave a gap of 2ε; the gap itself need
 
 
 class FromEntries(Paths):
-    """Models of all features, which are sparse.
+    """Models of all features that have entries; these are sparse.
 
     Parameters
     ----------
@@ -48,31 +48,35 @@ class FromEntries(Paths):
 
     def __init__(self, data: Data, y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, largest: int) -> None:
         columns = data.columns(np.arange(data.d))
+        self.features, self.d = np.flatnonzero(np.diff(columns.indptr)), data.d  # others stay at zero
+        columns = columns if self.features.size == data.d else columns[self.features]
         self.models = [EntryModel(columns, y, own, fit_intercept=fit_intercept, largest=largest) for own in c]
         self.means = np.stack([model.mean for model in self.models])
         self.target_mean = np.array([model.target_mean for model in self.models])
 
     @property
     def inside(self) -> np.ndarray:
-        return np.arange(self.means.shape[1])
+        return self.features
 
     def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:  # noqa: ARG002
         for f, model in enumerate(self.models):
-            model.begin(None if W is None else W[f])
+            model.begin(None if W is None else W[f, self.features])
         self._stand()
 
     def _stand(self) -> None:
         self.V = np.stack([model.columns.v for model in self.models])
-        self.gradient = np.stack([model.columns.here for model in self.models])
+        self.gradient = np.zeros((len(self.models), self.d))
+        self.gradient[:, self.features] = [model.columns.here for model in self.models]
         self.losses = np.array([model.losses for model in self.models])
 
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
-        count = min(len(penalties), max(1, CHECKED // self.V.size))
+        count = min(len(penalties), max(1, CHECKED // self.gradient.size))
+        inner = [each.only(self.features) for each in penalties[:count]]
         found, before = np.empty((count, *self.V.shape)), sum(model.sweeps for model in self.models)
         for f, model in enumerate(self.models):
-            found[:, f] = model.walk(penalties[:count], goals[:count], is_over)
+            found[:, f] = model.walk(inner, goals[:count], is_over)
         self._stand()
         self.passes += count + (sum(model.sweeps for model in self.models) - before) // len(self.models)
         return found
