@@ -15,11 +15,14 @@ import numpy as np
 from dualnewton.matrix import Data, linear
 from dualnewton.solvers.deadline import OutOfTime, Until
 from dualnewton.solvers.prox.column_descent import ColumnModel
-from dualnewton.solvers.prox.paths import CHECKED, Paths
+from dualnewton.solvers.prox.paths import AHEAD, CHECKED, Paths
 from dualnewton.solvers.prox.subproblem import Penalty, minimise, sweep_of
 
 MOST_SWEEPS = 5000
 """Sweeps for one strength; beyond them the features in use are so correlated that their matrix is formed once."""
+
+TOGETHER = 1 << 17
+"""Entries of models that are returned together: their certificates share calls, and stay in the cache."""
 
 APART = 4
 """Distance of the strengths that are solved for first."""
@@ -72,7 +75,8 @@ class FromEntries(Paths):
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
-        count = min(len(penalties), max(1, CHECKED // self.gradient.size))
+        size = self.gradient.size
+        count = min(len(penalties), max(1, CHECKED // size), max(AHEAD, TOGETHER // size))
         inner = [each.only(self.features) for each in penalties[:count]]
         found, before = np.empty((count, *self.V.shape)), sum(model.sweeps for model in self.models)
         for f, model in enumerate(self.models):
