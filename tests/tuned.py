@@ -14,6 +14,7 @@ NOT_DIRECT = {
     "direct_rows": 0,
     "product_entries": 0,
     "round_entries": 0,
+    "entry_fit": 0,
 }
 """No direct solvers."""
 
@@ -29,5 +30,5 @@ def tuned(**changes):
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
 
 
-GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0, class_rows=0)
+GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0, class_rows=0, entry_fit=0)
 """No direct solvers: methods by passes over the data, however small these are."""

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.kernels import quadratic as kernels
+from dualnewton.kernels import columns
 from dualnewton.matrix import MemoryData, factors, grams
 from dualnewton.planning.working_sets import SetSizes
 from dualnewton.run.result import Status
@@ -220,16 +220,17 @@ def test_active_sets_that_were_cut_short_have_fallen(ticks, monkeypatch):
 
 def test_sweeps_by_columns_stop_in_time(monkeypatch):
     A, H, slopes, penalty = model_of()
-    clock, kernel = Clock(monkeypatch, 1.0), kernels.column_sweep
+    clock, kernel = Clock(monkeypatch, 1.0), columns.column_rounds
 
     class Ticking:
         prepare = staticmethod(kernel.prepare)
         __call__ = staticmethod(clock.ticking(kernel))
 
-    monkeypatch.setattr(kernels, "column_sweep", Ticking())
+    monkeypatch.setattr(columns, "column_rounds", Ticking())
+    monkeypatch.setattr(by_columns, "AT_ONCE", 1)
     way = (sp.csr_array(A), np.zeros(60), slopes, np.zeros(60), penalty, 0.0)
-    v, reached = by_columns.minimise(*way, Deadline(4.5))
-    assert clock.now == 5.0
+    v, reached = by_columns.minimise(*way, Deadline(1.5))
+    assert clock.now == 2.0
     assert not reached
     assert value(H, slopes, penalty, v) < 0.0
 

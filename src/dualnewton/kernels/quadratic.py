@@ -1,7 +1,6 @@
 """Coordinate descent on a quadratic model with a separable penalty, compiled; ``solvers/prox`` defines the model.
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
-column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
 minima(H, slopes, V, size, ridges, …, lapack, progress, found, done)  rounds of Newton steps and sweeps of several models
 
 ``minima`` takes F models from the minimum of one penalty to that of the next, V and slopes in place, using the first ``size``
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, lean_call, least, most
 from dualnewton.kernels._memory import address, borrowed, give_back
 from dualnewton.kernels.blas import factorise
@@ -71,20 +69,11 @@ def _sweeps(H, slopes, v, ridge, threshold, lower, upper, limit, goal):
 
 
 @lean
-def _column_sweep(data, columns, starts, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, along_q, every):
-    largest = 0.0
-    for j in range(v.size):
-        if not every and v[j] == 0.0:
-            continue
-        slope = slopes[j] + row.dot(data, columns, starts, j, moved) - q[j] * along_q[0]
-        new = _best(diagonal[j], ridge[j], slope, v[j], threshold[j], lower[j], upper[j])
-        change = new - v[j]
-        if change != 0.0:
-            v[j] = new
-            row.add(data, columns, starts, j, change, moved)
-            along_q[0] += change * q[j]
-            largest = most(largest, abs(change) * (diagonal[j] + ridge[j]))
-    return largest
+def violation(s, v, threshold, lower, upper):
+    """The distance of −s from the subdifferential of threshold |v| and the bounds."""
+    right = -s - threshold if v >= 0.0 else -s + threshold
+    left = s + threshold if v > 0.0 else s - threshold
+    return most(most(right, 0.0) if v < upper else 0.0, most(left, 0.0) if v > lower else 0.0)
 
 
 @lean_call
@@ -92,13 +81,7 @@ def _largest_violation(slopes, v, ridge, threshold, lower, upper):
     """The largest distance of −slopes − ridge v from the subdifferential of threshold |v| and the bounds."""
     largest = 0.0
     for j in range(v.size):
-        s = slopes[j] + ridge[j] * v[j]
-        right = -s - threshold[j] if v[j] >= 0.0 else -s + threshold[j]
-        left = s + threshold[j] if v[j] > 0.0 else s - threshold[j]
-        if v[j] < upper[j]:
-            largest = most(largest, right)
-        if v[j] > lower[j]:
-            largest = most(largest, left)
+        largest = most(largest, violation(slopes[j] + ridge[j] * v[j], v[j], threshold[j], lower[j], upper[j]))
     return largest
 
 
@@ -264,5 +247,5 @@ def _minima(H, slopes, V, size, ridges, thresholds, lower, upper, goals, rounds,
     give_back(free)
 
 
-sweeps, column_sweep, minima = LazyKernel(_sweeps), Kernel(_column_sweep), Kernel(_minima)
+sweeps, minima = LazyKernel(_sweeps), Kernel(_minima)
 sweeps.rounds = minima

@@ -386,6 +386,8 @@ class MemoryData(Data):
         return MemoryData(self.rows(rows), Work(whole=self.profile.stored))  # compiled if the passes over all rows are
 
     def columns(self, features: np.ndarray) -> Any:
+        if self.profile.sparse and features.size == self.d and np.array_equal(features, np.arange(self.d)):
+            return self.X.T.tocsr().astype(np.float64, copy=False)
         if self.profile.sparse:
             return linear.stacked([self.rows(part)[:, features].T for part in self._slices()], dense=False, axis=1)
         found = np.empty((features.size, self.n))

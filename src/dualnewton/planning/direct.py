@@ -52,8 +52,8 @@ def keeps_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
-    """Whether paths of multi-task models gather columns of dense rows as features enter: there are more than rows."""
-    return not profile.sparse and profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
+    """Whether paths of multi-task models gather columns of rows, made dense, as features enter: there are more than rows."""
+    return profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
 
 
 def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> bool:

@@ -17,6 +17,7 @@ from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.planning.working_sets import is_thin, visits_entries
 
 
 class Family(NamedTuple):
@@ -223,12 +224,24 @@ def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
     return problem.loss.curvature is Curvature.CONSTANT and _takes_proximal(problem, tuning)
 
 
+def _takes_entries(problem: Any, tuning: Tuning) -> bool:
+    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature."""
+    few = problem.columns == 1 and problem.data.profile.stored <= tuning.entry_fit
+    quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
+    return few and quadratic and visits_entries(problem.data, tuning)
+
+
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
     if problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
         return False
-    whole = problem.data.capabilities.whole and not problem.data.profile.sparse
-    return whole and problem.regularizer.form.has_thresholds
+    return _expands(problem, tuning) and problem.regularizer.form.has_thresholds
+
+
+def _expands(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block: sparse ones only of small data, or if they are not thin."""
+    small = is_small(tuning, problem.n, problem.d) or not is_thin(Costs.of(problem.data.profile, tuning))
+    return small and problem.data.capabilities.whole
 
 
 def _takes_joint(problem: Any, tuning: Tuning) -> bool:
@@ -238,10 +251,10 @@ def _takes_joint(problem: Any, tuning: Tuning) -> bool:
     """
     if not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
         return False
-    form, data = problem.regularizer.form, problem.data
+    form = problem.regularizer.form
     if problem.d > problem.n and problem.regularizer.strongly_convex:
         return False
-    return bool(form.joint and form.has_thresholds and data.capabilities.whole and not data.profile.sparse)
+    return bool(form.joint and form.has_thresholds and _expands(problem, tuning))
 
 
 WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
@@ -287,6 +300,12 @@ FAMILIES = {
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
         _takes_thresholds, "newton", "Newton's method on the nonzero features, on one dense block of rows"
+    ),
+    "entries": Family(
+        _takes_entries,
+        "newton",
+        "extrapolated coordinate descent over the stored entries of sparse features",
+        dense=False,
     ),
     "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
     "joint": Family(

@@ -234,6 +234,12 @@ class Tuning(Crossovers):
         Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
     path_entries : int
         Limit on the entries of all matrices that the models of paths keep.
+    entry_path_cube : float
+        Paths of sparse features visit stored entries, instead of solving systems with the moments of all features, where the cube
+        of the number of features exceeds this multiple of the stored entries.
+    entry_fit : int
+        Largest number of stored entries for which one least-squares model with thresholds is fitted in one call of this kind;
+        passes over more of them use several threads.
     largest_walk : int
         Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
     summed_features : int
@@ -409,6 +415,8 @@ class Tuning(Crossovers):
     most_together: int = 2000
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
+    entry_path_cube: float = 2000.0
+    entry_fit: int = 1 << 21
     largest_walk: int = 2000
     summed_features: int = 256
     wide_walk: int = 32

@@ -73,6 +73,22 @@ def sums_moments(profile: Profile, tuning: Tuning) -> bool:
     return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.moment_features, profile.n)
 
 
+def visits_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
+    """Whether least squares with thresholds may move features by their stored entries; each model keeps a copy of these."""
+    few = 2 * models * data.profile.stored <= tuning.path_entries
+    return few and data.capabilities.whole and Costs.of(data.profile, tuning).by_entry
+
+
+def walks_by_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
+    """Whether paths of least squares visit the stored entries of sparse features, instead of forming matrices of products.
+
+    With few features and many entries, systems with the moments of all features cost less.
+    """
+    profile = data.profile
+    thin = is_thin(Costs.of(profile, tuning)) and profile.d**3 > tuning.entry_path_cube * profile.stored
+    return visits_entries(data, tuning, models) and (thin or not sums_moments(profile, tuning))
+
+
 def compiles_paths(features: int, tuning: Tuning) -> bool:
     """Whether paths are computed by a kernel: for few features, NumPy takes less time than loading the kernel."""
     return features > tuning.numpy_path_features

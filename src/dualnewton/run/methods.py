@@ -21,7 +21,7 @@ from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import fits_one_block
 from dualnewton.planning.tuning import Tuning
-from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
+from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks, walks_by_entries
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.direct.block import Block, Solvers, one_by_one
@@ -176,10 +176,13 @@ def paths_of(
 ) -> tuple[Paths, Moments | None]:
     """Return the models of one least-squares problem that walk along penalties; with the moments of its rows, if ``summed``."""
     from dualnewton.objective.moments import Moments, origin_of
+    from dualnewton.solvers.prox.entry_paths import FromEntries
     from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups
 
     c, free = problem.c, problem.fit_intercept
     y = problem.y if problem.offset is None else problem.y - problem.offset
+    if walks_by_entries(data, tuning):
+        return FromEntries(data, y, c[None], fit_intercept=free, largest=tuning.largest_matrix), None
     if summed:
         moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
         return FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled), moments

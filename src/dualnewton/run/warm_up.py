@@ -98,7 +98,7 @@ def _rounds(X: Any, loss: Loss, tau: int, *, models: int = 1, **options: bool) -
 
 
 def _passes(X: Any) -> None:
-    from dualnewton.kernels import passes, quadratic
+    from dualnewton.kernels import columns, passes
     from dualnewton.kernels.rows import Rows
     from dualnewton.matrix.compiled import CompiledPasses
 
@@ -110,7 +110,8 @@ def _passes(X: Any) -> None:
     for single in (False, True):
         compiled.gram(vector, np.arange(2), single=single)
     passes.curvature.prepare(*rows, frozen(np.arange(2)), frozen(vector), matrix, vector)
-    quadratic.column_sweep.prepare(*rows, *[vector] * 10, True)
+    sparse = Rows.of(sp.csr_array(np.eye(2)))  # features are gathered as float64
+    columns.column_rounds.prepare(*sparse, *[vector] * 11, vector, 0.0, 0.0, 0.0, 1, np.zeros(1, dtype=np.intp))
 
 
 def _coordinate_descent() -> None:

@@ -170,7 +170,7 @@ def test_many_sparse_features_are_moved_by_their_entries(fit_intercept, weights,
     used = []
     minimise = by_columns.minimise
     monkeypatch.setattr(by_columns, "minimise", lambda *args: used.append(1) or minimise(*args))
-    result = dn.solve(problem, method="newton", tol=1e-9)
+    result = dn.solve(problem, method="newton", tol=1e-9, tuning=tuned(entry_fit=0))
     assert used
     assert result.converged
     used.clear()
@@ -183,7 +183,10 @@ def test_sweeps_that_crawl_are_left_for_a_matrix(monkeypatch):
     X, y = sparse_truth(2000, 3000, "csr", density=0.01)
     monkeypatch.setattr(by_columns, "MOST_SWEEPS", 2)
     result = dn.solve(
-        dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=0.01), method="newton", tol=1e-10
+        dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=0.01),
+        method="newton",
+        tol=1e-10,
+        tuning=tuned(entry_fit=0),
     )
     assert result.converged
 

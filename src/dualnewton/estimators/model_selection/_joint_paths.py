@@ -20,6 +20,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Examples
+from dualnewton.matrix import linear
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.moments import Centred, Verifier
@@ -183,7 +184,7 @@ class JointPaths:
 
 
 class JointColumns(JointPaths):
-    """The same for dense data with fewer rows than features: products of the features in use only, and interpolated models.
+    """The same for data with fewer rows than features, made dense: products of the features in use only, and interpolated models.
 
     The model of all rows is fitted for one alpha only.
     See :mod:`dualnewton.solvers.prox.joint_paths`.
@@ -208,7 +209,7 @@ class JointColumns(JointPaths):
     def _of_fold(self, c: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         rows = np.flatnonzero(c)
         c = (self.n / c.sum()) * c[rows]
-        A, T = np.array(self.data.matrix.rows(rows), dtype=np.float64), self.data.y[rows]
+        A, T = np.array(linear.to_dense(self.data.matrix.rows(rows)), dtype=np.float64), self.data.y[rows]
         mean, target_mean = np.zeros(A.shape[1]), np.zeros(T.shape[1])
         if self.fit_intercept:
             mean, target_mean = c @ A / self.n, c @ T / self.n

@@ -27,14 +27,16 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.moments import Verifier
 from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
+from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments, walks_by_entries
 from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result, Status
+from dualnewton.solvers.prox.entry_paths import FromEntries
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
 from dualnewton.solvers.prox.subproblem import Penalty
 
 BY_MOMENTS = "paths over all features, from the moments of the rows, computed in one pass"
 BY_COLUMNS = "paths over a growing set of features, checked by shared passes over the data"
+BY_ENTRIES = "paths by extrapolated coordinate descent over the stored entries of sparse features"
 """The reasons in the plans of models from paths."""
 
 WELL_BELOW = 0.3
@@ -257,6 +259,12 @@ class _ByColumns(QuadraticPaths):
 
     def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
         data, tuning = self.data, self.session.tuning
+        if walks_by_entries(data.matrix, tuning, len(folds)):
+            own = folds.counts * c
+            own *= (own.shape[1] / own.sum(axis=1))[:, None]
+            self.reason, largest = BY_ENTRIES, tuning.largest_matrix
+            self.paths = FromEntries(data.matrix, data.y, own, fit_intercept=fit_intercept, largest=largest)
+            return
         self.paths = FromColumns(
             data.matrix,
             data.y,
@@ -279,5 +287,7 @@ def quadratic_paths(session: GridSession, data: Examples, folds: Folds, pose: Ca
 
     ``pose`` returns the estimator (:class:`OverFolds`) that poses the problems for an l1_ratio and some alpha.
     """
-    kind = _ByMoments if sums_moments(data.matrix.profile, session.tuning) else _ByColumns
+    summed = sums_moments(data.matrix.profile, session.tuning)
+    by_entries = walks_by_entries(data.matrix, session.tuning, len(folds))
+    kind = _ByMoments if summed and not by_entries else _ByColumns
     return kind(session, data, folds, pose)

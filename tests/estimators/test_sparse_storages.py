@@ -1,0 +1,147 @@
+"""Least squares with thresholds on sparse data: every storage gives the same models, and the work stays small."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.solvers.direct import active_set
+from dualnewton.solvers.prox import entry_paths, subproblem
+from estimators.cases import relative
+from tuned import tuned
+
+STORAGES = {
+    "dense": lambda X: X.toarray(),
+    "csr": lambda X: X,
+    "csc": lambda X: X.tocsc(),
+    "csr float32": lambda X: X.astype(np.float32),
+    "dense float32": lambda X: X.toarray().astype(np.float32),
+}
+"""The entries are zeros and ones, which float32 represents exactly."""
+
+
+def presences(n, d, each, seed=0, outputs=1):
+    """Zeros and ones with ``each`` ones in a row on average, and targets of a tenth of the features."""
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=each / d, rng=rng, format="csr")
+    X.data[:] = 1.0
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    w = rng.standard_normal((d, outputs)) * (rng.random((d, 1)) < 0.1)
+    Y = X @ w + 0.5 * rng.standard_normal((n, outputs))
+    return X, Y[:, 0] if outputs == 1 else Y
+
+
+PATHS = {
+    "lasso_path": lambda X, y, c: dn.lasso_path(X, y, alphas=12, eps=0.05, tol=1e-9, sample_weight=c)[1],
+    "enet_path": lambda X, y, c: dn.enet_path(X, y, alphas=12, eps=0.02, tol=1e-10, sample_weight=c)[1],
+    "enet_path, positive": lambda X, y, c: dn.enet_path(
+        X, y, alphas=12, eps=0.02, tol=1e-10, positive=True, sample_weight=c
+    )[1],
+}
+MODELS = {
+    "Lasso": (dn.Lasso(alpha=0.02, tol=1e-10), 1),
+    "Lasso, positive": (dn.Lasso(alpha=0.02, tol=1e-10, positive=True), 1),
+    "Lasso, no intercept": (dn.Lasso(alpha=0.02, tol=1e-10, fit_intercept=False), 1),
+    "ElasticNet": (dn.ElasticNet(alpha=0.02, tol=1e-11), 1),
+    "LassoCV": (dn.LassoCV(alphas=8, eps=0.05, cv=3, tol=1e-9), 1),
+    "ElasticNetCV": (dn.ElasticNetCV(l1_ratio=[0.5, 0.9], alphas=8, eps=0.05, cv=3, tol=1e-10), 1),
+    "MultiTaskLasso": (dn.MultiTaskLasso(alpha=0.05, tol=1e-10), 3),
+    "MultiTaskElasticNet": (dn.MultiTaskElasticNet(alpha=0.05, tol=1e-10), 3),
+    "MultiTaskLassoCV": (dn.MultiTaskLassoCV(alphas=6, eps=0.1, cv=3, tol=1e-9), 3),
+    "MultiTaskElasticNetCV": (dn.MultiTaskElasticNetCV(alphas=6, eps=0.1, cv=3, tol=1e-10), 3),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_of_all_storages_agree(path, weighted):
+    X, y = presences(90, 400, 8)
+    c = np.random.default_rng(1).integers(0, 3, 90) if weighted else None
+    dense, seen = PATHS[path](X.toarray(), y, c), X if c is None else X[c > 0.0]
+    assert np.count_nonzero(dense[:, -1]) > 20
+    for storage, stored in STORAGES.items():
+        # Features that are alike leave coefficients open, but not what they predict.
+        assert relative(seen @ PATHS[path](stored(X), y, c), seen @ dense) < 1e-4, storage
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_all_storages_agree(name):
+    model, outputs = MODELS[name]
+    X, y = presences(300, 500, 10, outputs=outputs)
+    found = {storage: model.fit(stored(X), y).coef_.copy() for storage, stored in STORAGES.items()}
+    assert np.count_nonzero(found["dense"]) > 10
+    for storage, coef in found.items():
+        assert relative(coef, found["dense"]) < 1e-4, storage
+    assert model.fit(X, y).certificate_.relative_gap <= model.tol
+    if "CV" in name:
+        assert model.fit(X, y).alpha_ == pytest.approx(model.fit(X.toarray(), y).alpha_)
+
+
+def test_one_sparse_model_is_fitted_in_one_call():
+    X, y = presences(300, 500, 10)
+    for model in (dn.Lasso(alpha=0.02), dn.ElasticNet(alpha=0.02)):
+        assert model.fit(X, y).plan_.family == "entries"
+    few, many = presences(90, 400, 8), presences(300, 500, 80)
+    assert dn.Lasso(alpha=0.02).fit(*few).plan_.family == "thresholds"  # small: nothing is compiled
+    assert dn.Lasso(alpha=0.02).fit(*many).plan_.family == "thresholds"  # not thin
+
+
+def test_a_path_of_thin_features_takes_sweeps_and_no_linear_systems(monkeypatch):
+    """Most of these features have one or two entries, and many are alike: each strength took dozens of singular systems."""
+    X, y = presences(180, 800, 7)
+    systems, models = [], []
+    for module, name in ((subproblem, "rounds_of"), (active_set, "solution"), (subproblem, "minimise")):
+        inner = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, inner=inner, **more: systems.append(1) or inner(*args, **more))
+    begin = entry_paths.EntryModel.begin
+    monkeypatch.setattr(entry_paths.EntryModel, "begin", lambda self, w: models.append(self) or begin(self, w))
+    _, coefs, _, certificates = dn.lasso_path(X, y, return_certificates=True)
+    assert np.count_nonzero(coefs[:, -1]) > 150
+    assert max(certificate.relative_gap for certificate in certificates) <= 1e-4
+    assert not systems
+    assert models[0].sweeps < 8000  # 80 for each strength
+
+
+def test_features_that_are_nearly_combinations_of_others_get_a_matrix(monkeypatch):
+    monkeypatch.setattr(entry_paths, "MOST_SWEEPS", 10)
+    X, y = presences(90, 400, 8)
+    used, minimise = [], entry_paths.minimise
+    monkeypatch.setattr(entry_paths, "minimise", lambda *args: used.append(1) or minimise(*args))
+    coefs = PATHS["lasso_path"](X, y, None)
+    assert used
+    assert relative(X @ coefs, X @ PATHS["lasso_path"](X.toarray(), y, None)) < 1e-4
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_walk_by_entries_ends_where_single_models_do(fit_intercept):
+    X, y = presences(90, 400, 8)
+    data = dn.matrix.as_data(X)
+    c = np.random.default_rng(1).uniform(0.0, 2.0, (2, 90)) * (np.arange(90) % 3 != np.arange(2)[:, None])
+    c *= 90 / c.sum(axis=1, keepdims=True)
+    paths = entry_paths.FromEntries(data, y, c, fit_intercept=fit_intercept, largest=1000)
+    base = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=1.0)
+    strengths = [0.2, 0.1, 0.07, 0.05, 0.03]
+    penalties = [subproblem.Penalty.of(base).times(strength) for strength in strengths]
+    (found,) = paths.along(penalties, [1e-9 * float(each.threshold.max()) for each in penalties])
+    for f, weights in enumerate(c):
+        for k, lam in enumerate(strengths):
+            problem = dn.Problem(
+                X, y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, sample_weight=weights,
+                fit_intercept=fit_intercept,
+            )  # fmt: skip
+            single = dn.solve(problem, tol=1e-11, tuning=tuned(entry_fit=0))
+            value = problem.primal(found.W[k, f], found.b[k, f])
+            assert value == pytest.approx(single.certificate.primal, rel=1e-8)
+    np.testing.assert_allclose(paths.V, found.W[-1][:, paths.inside])
+    losses_there = [0.5 * float(own @ np.square(X @ found.W[-1, f] + found.b[-1, f] - y)) for f, own in enumerate(c)]
+    np.testing.assert_allclose(paths.losses, losses_there, rtol=1e-9)
+
+
+def test_a_walk_that_is_over_stays_where_it_is():
+    X, y = presences(90, 400, 8)
+    paths = entry_paths.FromEntries(dn.matrix.as_data(X), y, np.ones((1, 90)), fit_intercept=True, largest=1000)
+    base = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=1.0)
+    penalties = [subproblem.Penalty.of(base).times(strength) for strength in (0.2, 0.1, 0.05)]
+    (found,) = paths.along(penalties, [1e-9] * 3, lambda: True)
+    assert not found.W.any()
