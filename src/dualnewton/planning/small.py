@@ -220,7 +220,14 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block: least squares with a threshold for each feature."""
+    """Whether features are gathered from one dense block: least squares with a threshold for each feature.
+
+    More sparse features than examples are moved by their entries, since they would take many linear systems, except for data so
+    small that loading a kernel takes longer.
+    """
+    wide = problem.data.profile.sparse and problem.d > problem.n
+    if wide and problem.n * problem.d > tuning.wide_walk_share * tuning.small_entries:
+        return False
     return problem.loss.curvature is Curvature.CONSTANT and _takes_proximal(problem, tuning)
 
 
