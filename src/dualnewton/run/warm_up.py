@@ -111,7 +111,7 @@ def _passes(X: Any) -> None:
         compiled.gram(vector, np.arange(2), single=single)
     passes.curvature.prepare(*rows, frozen(np.arange(2)), frozen(vector), matrix, vector)
     sparse = Rows.of(sp.csr_array(np.eye(2)))  # features are gathered as float64
-    columns.column_rounds.prepare(*sparse, *[vector] * 11, vector, 0.0, 0.0, 0.0, 1, np.zeros(1, dtype=np.intp))
+    columns.column_rounds.prepare(*sparse, *[vector] * 11, 0.0, 0.0, 0.0, 1, np.zeros(1, dtype=np.intp))
 
 
 def _coordinate_descent() -> None:
