@@ -222,11 +222,11 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
 def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: least squares with a threshold for each feature.
 
-    More sparse features than examples are moved by their entries, since they would take many linear systems, except for data so
-    small that loading a kernel takes longer.
+    Sparse features are moved by their entries, except for data so small that nothing is compiled. More features than examples
+    would take many linear systems in NumPy, and compile earlier.
     """
-    wide = problem.data.profile.sparse and problem.d > problem.n
-    if wide and problem.n * problem.d > tuning.wide_walk_share * tuning.small_entries:
+    share = tuning.wide_walk_share if problem.d > problem.n else 1.0
+    if problem.data.profile.sparse and problem.n * problem.d > share * tuning.small_entries:
         return False
     return problem.loss.curvature is Curvature.CONSTANT and _takes_proximal(problem, tuning)
 
