@@ -30,7 +30,7 @@ def solved_directly(
     from there. The loop is also used if a callback needs each certificate, if a limit may end the steps early, or if a warm start
     must be certified before the solver knows how good it is.
     """
-    if results := _solved_by_constants(problems, request):
+    if _is_constant(problems[0], request) and (results := _solved_by_constants(problems, request)):
         return results
     began = time.perf_counter()
     starts = [None] * len(problems) if request.cold else _models(problems, warm_start)
@@ -65,7 +65,7 @@ def _solved_by_constants(problems: Sequence[Any], request: Request) -> list[Resu
 
     P = D = 0 there. At any other start P is at the level of rounding errors, relative to which no gap would be small.
     """
-    if request.callback is not None or not all(map(_is_constant, problems)):
+    if not all(_is_constant(problem, request) for problem in problems):
         return None
     pairs = certify_cold_starts(problems)
     if not all(pair.certificate.primal == pair.certificate.dual == 0.0 for pair in pairs):
@@ -75,12 +75,14 @@ def _solved_by_constants(problems: Sequence[Any], request: Request) -> list[Resu
     return [direct_result(proof, request.tol, plan, epochs=0.0, model=k) for k, proof in enumerate(proofs)]
 
 
-def _is_constant(problem: Any) -> bool:
-    """Whether a problem with an intercept has one target for all examples, and no offsets."""
-    if problem.scheme is not None or not problem.fit_intercept or problem.offset is not None:
-        return False
+def _is_constant(problem: Any, request: Request) -> bool:
+    """Whether a problem with an intercept has one target for all examples, no offsets, and no chosen method or callback."""
     y = problem.y
-    return bool(problem.data.capabilities.local and y.ndim == 1 and y[0] == y[-1] and (y == y[0]).all())
+    if not (request.method == request.tau == "auto" and problem.fit_intercept and problem.data.capabilities.local):
+        return False
+    if y.ndim > 1 or y[0] != y[-1] or problem.scheme is not None:
+        return False
+    return problem.offset is None and request.callback is None and bool((y == y[0]).all())
 
 
 def _models(problems: Sequence[Any], warm_start: Sequence[Any] | None) -> list[Any]:
