@@ -12,7 +12,7 @@ def assert_certificate_is_true(problem, result):
     if dual == -np.inf and result.certificate.rounding is not None:
         # The sums of this evaluation exceed a threshold by their rounding errors, which the certificate's bound includes.
         shorter = problem.dual((1.0 - 1e-10) * result.alpha)
-        assert result.certificate.dual == pytest.approx(shorter, abs=result.certificate.rounding + 1e-9 * abs(shorter))
+        assert shorter * (1.0 - 1e-6) <= result.certificate.dual <= shorter + result.certificate.rounding
         dual = result.certificate.dual
     assert np.isfinite([result.certificate.primal, result.certificate.dual]).all()
     # A certificate near rounding was computed in extended precision, and differs from these by at most the rounding errors here.

@@ -265,3 +265,16 @@ def test_nonnegative_fits_of_features_of_different_scales_are_certified(fit_inte
         y = rng.standard_normal(80) + rows @ (rng.random(12) < 0.5) / np.abs(rows).max()
         model = dn.LinearRegression(positive=True, tol=1e-10, fit_intercept=fit_intercept).fit(rows, y)
         assert model.certificate_.relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize("seed", [3, 10, 22])
+def test_dummies_beside_amounts_of_any_scale_are_certified(seed):
+    """Residuals of a decomposition are orthogonal to small dummies up to the rounding errors of large amounts: projected."""
+    rng = np.random.default_rng(seed)
+    n, part = 150, 12
+    dummies = np.hstack([rng.integers(0, 3, n)[:, None] == np.arange(3) for _ in range(part // 3)]) * 1.0
+    amounts = np.exp(rng.standard_normal((n, part))) * 10.0 ** rng.integers(-2, 5, part)
+    X = np.hstack([dummies, amounts, rng.standard_normal((n, part))])
+    y = X @ rng.standard_normal(X.shape[1]) / np.abs(X).max() + rng.standard_normal(n)
+    model = dn.LinearRegression().fit(X, y)
+    assert model.certificate_.relative_gap <= model.tol

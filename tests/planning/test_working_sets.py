@@ -43,6 +43,19 @@ def test_the_matrix_of_all_features_is_for_weak_penalties():
     assert not sums_at_once(falling)
 
 
+def test_features_of_several_outputs_are_gathered_as_they_are_used():
+    """Which of many features explain a target independently is known for one output alone."""
+    several = dn.Problem(
+        X, np.column_stack([Y, -Y]), losses.SquaredOutputs(2), regularizer=regularizers.JointL1(), lam=1e-3
+    )
+    few = replace(DEFAULT, summed_features=79)
+    assert sums_at_once(several)
+    assert not sums_at_once(several, few)
+    result = dn.solve(several, tol=1e-6, tuning=replace(few, direct_entries=0, small_entries=0))
+    assert result.converged
+    assert result.plan.family is None
+
+
 def test_both_ways_find_the_same_model():
     own = problem(0.05, fit_intercept=True)
     assert sums_at_once(own)

@@ -137,28 +137,26 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
         found = self._solutions(objectives, system, SUMMED if summed else DECOMPOSED)
-        if summed and whole and not all(result.converged for result in found):
-            # The residuals are orthogonal to the features up to rounding errors of large means: a projection removes these.
-            found = self._solutions(objectives, system, SUMMED, projected=True)
-            if n * d <= EXPANDED and not all(result.converged for result in found):
-                found = self._solutions(objectives, _System.of(data, fit_intercept=free), DECOMPOSED)
+        if summed and whole and n * d <= EXPANDED and not all(result.converged for result in found):
+            found = self._solutions(objectives, _System.of(data, fit_intercept=free), DECOMPOSED)
         return found
 
     def _solutions(
-        self,
-        objectives: Sequence[Unpenalised],
-        system: _NormalEquations | _System,
-        reason: str,
-        *,
-        projected: bool = False,
+        self, objectives: Sequence[Unpenalised], system: _NormalEquations | _System, reason: str
     ) -> list[Result]:
-        """Certify the solution of each output by its residuals, or by their projection."""
-        alphas = [None] * len(objectives) if projected else system.duals()
-        each = enumerate(zip(objectives, system.shortest(), alphas, strict=True))
-        return [
-            self._result(objective, objective.certified_pair(*system.model(w, k), alpha), reason)
-            for k, (objective, w, alpha) in each
-        ]
+        """Certify the solution of each output by its residuals.
+
+        They are orthogonal to the features up to rounding errors of large means and scales. Where these matter, a projection of
+        the residuals of rows in memory removes them.
+        """
+        models = [system.model(w, k) for k, w in enumerate(system.shortest())]
+        found = list[Result]()
+        for objective, model, alpha in zip(objectives, models, system.duals(), strict=True):
+            result = self._result(objective, objective.certified_pair(*model, alpha), reason)
+            if not result.converged and objective.data.capabilities.whole:
+                result = self._result(objective, objective.certified_pair(*model), reason)
+            found.append(result)
+        return found
 
     def _nonnegative(self, data: Examples, objectives: Sequence[Unpenalised]) -> list[Result]:
         """Solve by normal equations, or where these have lost too many digits by a factor of X."""

@@ -141,7 +141,7 @@ def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     used = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
     if profile.d <= tuning.summed_features:
         return bool(np.count_nonzero(used) >= tuning.walk_share * profile.d)
-    return are_used(problem, pull, used, tuning)
+    return problem.columns == 1 and are_used(problem, pull, used, tuning)
 
 
 def ladder(profile: Profile, tuning: Tuning) -> float:
