@@ -135,3 +135,12 @@ def test_rows_that_are_gathered_from_a_gpu_are_multiplied_by_the_processor():
     assert Costs.of(there).data_pass < 0.1 * Costs.of(here).data_pass
     # A pass is cheap on the GPU, so that fewer rows cost as much as one.
     assert Costs.of(there).first_sketch < Costs.of(here).first_sketch
+
+
+def test_a_pass_over_float32_rows_in_the_cache_counts_their_conversion():
+    """Half of the bytes of float64 rows, which do not fit into the cache, are not a quarter of the time: entries are converted."""
+    single, double = (Costs.of(Profile(2500, 1100, 2_750_000, 1.5e9, False, size)) for size in (4, 8))
+    rates = single.tuning.rates
+    assert 4 * single.n * single.d <= rates.cache_bytes < 8 * single.n * single.d
+    assert single.data_pass >= single.n * single.d * rates.widened_entry
+    assert single.sketch(2500) / single.data_pass < 2.5 * double.sketch(2500) / double.data_pass
