@@ -138,7 +138,7 @@ def test_rows_that_are_gathered_from_a_gpu_are_multiplied_by_the_processor():
 
 
 def test_a_pass_over_float32_rows_in_the_cache_counts_their_conversion():
-    """Half of the bytes of float64 rows, which do not fit into the cache, are not a quarter of the time: entries are converted."""
+    """They are half as long as float64 rows, which do not fit into the cache, but not four times as fast."""
     single, double = (Costs.of(Profile(2500, 1100, 2_750_000, 1.5e9, False, size)) for size in (4, 8))
     rates = single.tuning.rates
     assert 4 * single.n * single.d <= rates.cache_bytes < 8 * single.n * single.d
