@@ -5,6 +5,7 @@ A step solves (D(ridge) + Ãᵀ D(weights) Ã) Δx = −(imbalance + Ãᵀ mass)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ Check = Callable[[], None] | None
 """Called between large pieces of work; it may raise an exception to stop them."""
 
 
-class System:
+class System(ABC):
     """The linear part of a step for x = (w, b): subclasses have the products with Ã, and the factor of a matrix.
 
     Parameters
@@ -50,23 +51,23 @@ class System:
             self.loose = np.where(ridge > 0.0, 0.0, 1.0 if units is None else units)
         self.halves = 0.5 / ridge if self.loose is None else np.divide(0.5, ridge, out=0.0 * ridge, where=ridge > 0.0)
 
+    @abstractmethod
     def margins(self, x: np.ndarray) -> np.ndarray:
         """ãᵀx of each example."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sums(self, mass: np.ndarray) -> np.ndarray:
         """Σ_i mass_i ã_i."""
-        raise NotImplementedError
 
+    @abstractmethod
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check, single: bool) -> bool:
         """Factorise D(ridge) + Ãᵀ D(weights) Ã, from products in float32 if ``single``; return whether that is possible."""
-        raise NotImplementedError
 
+    @abstractmethod
     def solved(self, right: np.ndarray) -> np.ndarray:
         """Solve with the factor."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most systems hold none)
         """Release resources."""
 
     def factorise(self, weights: np.ndarray, *, check: Check = None, single: bool = False) -> bool:
@@ -265,7 +266,7 @@ class Coordinates(System):
     """
 
     def __init__(self, system: System, sizes: np.ndarray) -> None:
-        self.__dict__.update(vars(system))  # the same ridge and units
+        super().__init__(system.d, system.ridge, system.loose)
         self.system, self.sizes = system, sizes
 
     def margins(self, x: np.ndarray) -> np.ndarray:
