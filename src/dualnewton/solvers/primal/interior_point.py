@@ -26,7 +26,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.dual.kink_system import solved_on_kinks
-from dualnewton.solvers.primal.interior_search import Search
+from dualnewton.solvers.primal.interior_search import Search, SearchState
 from dualnewton.solvers.primal.interior_steps import Directions
 from dualnewton.solvers.primal.kinked_view import View, root_mean_squares
 from dualnewton.solvers.primal.step_systems import System
@@ -141,10 +141,10 @@ class InteriorPoint(Method):
         for name in ("problems", "views", "searches"):
             setattr(self, name, [getattr(self, name)[k] for k in wanted])
 
-    def state(self) -> tuple[tuple[Any, ...], ...]:
+    def state(self) -> tuple[SearchState, ...]:
         return tuple(search.known() for search in self.searches)
 
-    def restore(self, state: tuple[tuple[Any, ...], ...]) -> None:
+    def restore(self, state: tuple[SearchState, ...]) -> None:
         for search, known in zip(self.searches, state, strict=True):
             search.restore(known)
 

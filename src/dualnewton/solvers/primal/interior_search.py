@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.primal.interior_steps import State, Terms, step
+from dualnewton.solvers.state import assign, record
 
 PATIENCE = 6
 """Consecutive steps without a smaller gap after which rounding is assumed to have stopped the method."""
@@ -28,6 +30,22 @@ zero."""
 
 NEAR = 4.0
 """The gap is computed where its estimate from p s and q t, about twice as large, is within this factor of the tolerance."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchState:
+    """What a :class:`Search` remembers between steps: its attributes of the same names, points as tuples of their fields."""
+
+    state: tuple[Any, ...]
+    best: tuple[Any, ...]
+    saved: tuple[Any, ...]
+    idle: int
+    value: float
+    gap: float
+    fine: bool
+    calm: float
+    kept: np.ndarray | None
+    p: np.ndarray | None
 
 
 class Search:
@@ -70,8 +88,6 @@ class Search:
         Current value of ``CALM``; 0 if no examples are left out.
     """
 
-    POINTS, OTHERS = ("state", "best", "saved"), ("idle", "value", "gap", "fine", "calm", "kept", "p")
-
     def __init__(
         self,
         whole: Terms,
@@ -89,17 +105,13 @@ class Search:
         self.p: Any = None
         self.saved = state
 
-    def known(self) -> tuple[tuple[Any, ...], ...]:
+    def known(self) -> SearchState:
         """Return what is remembered between steps, as plain data."""
-        points = tuple(tuple(getattr(self, name)) for name in self.POINTS)
-        return (*points, tuple(getattr(self, name) for name in self.OTHERS))
+        return record(SearchState, self, state=tuple(self.state), best=tuple(self.best), saved=tuple(self.saved))
 
-    def restore(self, known: tuple[tuple[Any, ...], ...]) -> None:
+    def restore(self, known: SearchState) -> None:
         """Continue from what was remembered."""
-        for name, fields in zip(self.POINTS, known, strict=False):
-            setattr(self, name, State(*fields))
-        for name, value in zip(self.OTHERS, known[-1], strict=True):
-            setattr(self, name, value)
+        assign(self, known, state=State(*known.state), best=State(*known.best), saved=State(*known.saved))
         self.terms = self.whole if self.kept is None else self.whole.restricted(self.kept, self.p)
 
     @property
