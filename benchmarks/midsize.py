@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from benchmarks.defaults_cases import of_sklearn
 from benchmarks.defaults_data import generate
 from benchmarks.timing import from_child, geometric_mean, pinned
 from threadpoolctl import threadpool_limits
@@ -130,13 +131,6 @@ def fitted(estimator: Any, X: np.ndarray, y: np.ndarray) -> tuple[float, Any, bo
         return time.process_time() - start, estimator, any("onvergence" in each.category.__name__ for each in raised)
 
 
-def theirs_of(name: str) -> Any:
-    """Return scikit-learn's class of this name."""
-    from sklearn import linear_model, svm
-
-    return getattr(linear_model, name, None) or getattr(svm, name)
-
-
 def measured(name: str, parameters: dict[str, Any], X: np.ndarray, y: np.ndarray, options: Any) -> str:
     """Return the figures of one cell: both times, their ratio, the gap."""
     ours, theirs, gap, warned = math.inf, math.inf, math.nan, False
@@ -146,12 +140,12 @@ def measured(name: str, parameters: dict[str, Any], X: np.ndarray, y: np.ndarray
 
     def other() -> Iterator[float]:
         while True:
-            yield (seconds := fitted(theirs_of(name)(**parameters), X, y)[0])
+            yield (seconds := fitted(of_sklearn(name)(**parameters), X, y)[0])
             if seconds > LONG:
                 return
 
     children = from_child(
-        other, options.limit, lambda: pinned(1), lambda: fitted(theirs_of(name)(**parameters), X[few], y[few])
+        other, options.limit, lambda: pinned(1), lambda: fitted(of_sklearn(name)(**parameters), X[few], y[few])
     )
     for _ in range(options.repeats):
         seconds, model, warned = fitted(getattr(dn, name)(**parameters), X, y)

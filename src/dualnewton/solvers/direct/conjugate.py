@@ -103,10 +103,8 @@ class System:
         """
         d, K = risk.rows.shape[1], risk.loss.columns
         ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
-        weights, curved = (
-            curvature(risk.loss, at.margins, risk.vectors),
-            curvature_at(risk.loss, at.margins, risk.vectors),
-        )
+        weights = curvature(risk.loss, at.margins, risk.vectors)
+        curved = curvature_at(risk.loss, at.margins, risk.vectors)
         mass = float(weights.sum())
         if first is None:
             sums = block.squares @ weights

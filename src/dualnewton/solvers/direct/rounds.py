@@ -40,9 +40,8 @@ def solve(
         visits = engine.visits(0)
         draws = rng.integers(0, 1 << 32, size=most_visits, dtype=np.uint32)
         visited += engine.shrink(0, visits, draws, FOCUSED_RESIDUAL)
-        gaps.append(
-            visits.residual / n
-        )  # about the gap of a piecewise linear loss, and half to all of it of a smooth one
+        # The mean residual is about the gap of a piecewise linear loss, and half to all of it of a smooth one.
+        gaps.append(visits.residual / n)
         wanted = WELL_BELOW * tol * abs(engine.dual(0))
         slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most - len(gaps)
         if gaps[-1] <= wanted or slow:
