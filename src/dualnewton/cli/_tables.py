@@ -236,8 +236,9 @@ def _split(n: int, y: np.ndarray | None, test_size: float, seed: int) -> list[np
 
 
 def _rows(dataset: Dataset, rows: np.ndarray) -> Dataset:
-    vectors = {name: getattr(dataset, name) for name in ("y", "sample_weight", "offset")}
-    picked: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vectors.items()}
+    from dualnewton.io.dataset import VECTORS
+
+    picked: Any = {name: own[rows] for name in VECTORS if (own := getattr(dataset, name)) is not None}
     return replace(dataset, X=dataset.X[rows], **picked)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.files.npy import FAULTS, MAGIC, Header, bytes_of, header
-from dualnewton.io.dataset import DataError, damage
+from dualnewton.io.dataset import OPTIONS, DataError, damage
 
 RATIO = 1100
 """Upper bound on the compression ratio of deflate, which is 1032; a member that claims a larger ratio is damaged."""
@@ -177,6 +177,13 @@ def vector(path: Path, what: str, value: np.ndarray) -> np.ndarray:
         at = int(np.argmin(finite))
         raise DataError(f"{path}: {what} must be finite, got {numbers[at]} at row {at}")
     return numbers
+
+
+def require_one_each(path: Path, name: str, found: np.ndarray, n: int) -> None:
+    """Raise an error if the numbers in a file, of the field ``name`` of a data set, are not one for each example."""
+    if len(found) != n:
+        what = OPTIONS[name].removesuffix("s")
+        raise DataError(f"{path}: must have one {what} for each of {n} examples, has {len(found)}")
 
 
 def labels(path: Path, value: np.ndarray) -> np.ndarray:

@@ -83,11 +83,12 @@ def _rows(table: Any, columns: Columns, text_labels: bool) -> Rows:
         at += batch.num_rows
     if not np.isfinite(X).all():
         raise NotPlainError
-    beside = [None if j is None else table.column(j).to_numpy() for j in (columns.weights, columns.offset)]
-    if not all(each is None or np.isfinite(each).all() for each in beside):
+    vectors = {name: table.column(j).to_numpy() for name, j in columns.numbers.items()}
+    if not all(np.isfinite(each).all() for each in vectors.values()):
         raise NotPlainError
-    y = None if columns.target is None else _labels(table.column(columns.target), text_labels)
-    return Rows(X, y, *beside)
+    if columns.target is not None:
+        vectors["y"] = _labels(table.column(columns.target), text_labels)
+    return Rows(X, vectors)
 
 
 def _labels(column: Any, text_labels: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ from dualnewton._warning import warn
 from dualnewton.errors import DataWarning
 from dualnewton.files.replacing import replacing
 from dualnewton.io import generated, mushrooms
-from dualnewton.io.arrays import vector_file
+from dualnewton.io.arrays import require_one_each, vector_file
 from dualnewton.io.content import content_digest
 from dualnewton.io.dataset import DataError, Dataset
 from dualnewton.io.download import DownloadError, download
@@ -21,7 +21,7 @@ from dualnewton.io.folders import CACHE, DATA, cache_folder, own_file
 from dualnewton.io.formats import format_of, read
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_file
+from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_files
 from dualnewton.io.streams import Progress
 from dualnewton.io.tables import source as table
 
@@ -226,16 +226,11 @@ def _adapted(data: Dataset, wanted: Wanted) -> Dataset:
     check_width(path, data.X.shape[1], wanted)
     if target is not None and target is not False:
         raise DataError(f"{data.name} is a named data set, whose target cannot be chosen, got {target!r}")
-    for name, entry, asked in (("weight", "sample_weight", wanted.weights), ("offset", "offset", wanted.offset)):
-        if (file := separate_file(path, name, asked, "part of it")) is not None:
-            found = vector_file(file)
-            if len(found) != data.X.shape[0]:
-                raise DataError(
-                    f"{file}: must have one {name} for each of {data.X.shape[0]} examples, has {len(found)}"
-                )
-            more: Any = {entry: found}
-            data = replace(data, **more)
-    return replace(data, y=None, target=None) if target is False else data
+    given: Any = {"y": None, "target": None} if target is False else {}
+    for name, file in separate_files(path, wanted, "part of it").items():
+        given[name] = vector_file(file)
+        require_one_each(file, name, given[name], data.X.shape[0])
+    return replace(data, **given)
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, Origin | None]:

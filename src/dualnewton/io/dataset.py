@@ -13,6 +13,12 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.memory import profile_of
 
+VECTORS = ("y", "sample_weight", "offset")
+"""The fields of a data set that have an entry for each example."""
+
+OPTIONS = {"sample_weight": "weights", "offset": "offset"}
+"""The options by which users name the column, the array or the file of a vector of numbers, by the field of the data set."""
+
 
 class DataError(DualnewtonError):
     """A file or a name is invalid; the message is one line with the place, the value found and the values allowed.

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from dualnewton.files.npy import header
 from dualnewton.io import matrices, parquet
 from dualnewton.io.arrays import Members, faults, labels, vector, vector_file
-from dualnewton.io.dataset import DataError, Dataset
+from dualnewton.io.dataset import OPTIONS, VECTORS, DataError, Dataset
 from dualnewton.io.formats import SOURCES, format_of
 from dualnewton.io.gathered import Gathered, gather
 from dualnewton.io.pieces import Pieces, SpilledPieces
@@ -207,7 +207,7 @@ def _of_files(paths: Sequence[Path], options: Options) -> Dataset:
     name = paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name
     return Dataset(
         ChunkedData.of([each.X for each in datasets], options.gathered),
-        **{field: _joined([getattr(each, field) for each in datasets]) for field in ("y", "sample_weight", "offset")},
+        **{field: _joined([getattr(each, field) for each in datasets]) for field in VECTORS},
         feature_names=datasets[0].feature_names,
         name=name,
         target=datasets[0].target,
@@ -355,8 +355,7 @@ class _Spilled:
 def _of_text(spilled: _Spilled, data: Gathered, shift: int, d: int | None, options: Options) -> Dataset:
     for each in spilled.files:
         each.file.flush()
-    vectors = {name: getattr(data, name) for name in ("y", "sample_weight", "offset")}
-    found: Any = {name: None if pieces is None else pieces.joined() for name, pieces in vectors.items()}
+    found: Any = {name: pieces.joined() for name, pieces in data.vectors.items()}
     more: Any = {"feature_names": data.feature_names, "name": data.name, "target": data.target}
     segment: Segment
     if d is None:
@@ -415,7 +414,7 @@ def _of_array(given: Any, number: int, options: Options) -> Segment:
 def _with_arrays(data: Dataset, arrays: dict[str, Any]) -> Dataset:
     """Return the data set with labels, weights and offsets that are given as arrays."""
     n, more = data.X.profile.n, dict[str, Any]()
-    for name, field in (("target", "y"), ("weights", "sample_weight"), ("offset", "offset")):
+    for field, name in {"y": "target", **OPTIONS}.items():
         if name in arrays:
             value = np.asarray(arrays[name])
             found = labels(Path(name), value) if field == "y" and value.ndim == 1 else value

@@ -34,9 +34,17 @@ class ParquetSource(Source):
         X = np.empty((batch.num_rows, len(features)))
         for k, j in enumerate(features):
             X[:, k] = self.numbers(batch.column(j), j, before)
-        y = None if self.columns.target is None else self.labels(batch.column(self.columns.target), before)
-        beside = (self.columns.weights, self.columns.offset)
-        return Rows(X, y, *(None if j is None else self.numbers(batch.column(j), j, before) for j in beside))
+        return Rows(X, {name: self.vector(name, batch.column(j), before) for name, j in self.vectors.items()})
+
+    @property
+    def vectors(self) -> dict[str, int]:
+        """The columns of labels, weights and offsets, by their field of a data set."""
+        target = {} if self.columns.target is None else {"y": self.columns.target}
+        return target | dict(self.columns.numbers)
+
+    def vector(self, name: str, column: Any, before: int) -> np.ndarray:
+        """Return the labels, weights or offsets in a column; ``before`` counts the rows before it."""
+        return self.labels(column, before) if name == "y" else self.numbers(column, self.vectors[name], before)
 
     def numbers(self, column: Any, j: int, before: int) -> np.ndarray:
         """Return the values of column j as finite numbers; ``before`` counts the rows before them."""
@@ -78,11 +86,11 @@ def source(path: Path, wanted: Wanted) -> ParquetSource:
     words = [j for j in columns.features.tolist() if not is_number(schema.field(j).type)]
     if words:
         raise not_numbers(path, columns, words, "", schema.field(words[0]).type)
-    for j in (columns.weights, columns.offset):
-        if j is not None and not is_number(schema.field(j).type):
+    for j in columns.numbers.values():
+        if not is_number(schema.field(j).type):
             raise not_numbers(path, columns, [j], "", schema.field(j).type)
-    features, files = tuple(names[j] for j in columns.features), (columns.weights_file, columns.offset_file)
-    return ParquetSource(path, wanted, features, columns.target_text, *files, False, columns)
+    features = tuple(names[j] for j in columns.features)
+    return ParquetSource(path, wanted, features, columns.target_text, columns.files, False, columns)
 
 
 def batches(path: Path, wanted: Wanted, block: int) -> Iterator[Any]:

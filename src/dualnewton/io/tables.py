@@ -81,9 +81,9 @@ class TableSource(Source):
         X = self._numbers(texts)
         if X is None:
             raise self._fault(lines)
-        y = None if self.columns.target is None else self._labels(lines)
-        weights, offset = (self._column_of_numbers(lines, j) for j in (self.columns.weights, self.columns.offset))
-        return Rows(X.reshape(len(lines), len(features)), y, weights, offset)
+        vectors = {} if self.columns.target is None else {"y": self._labels(lines)}
+        vectors |= {name: self._column_of_numbers(lines, j) for name, j in self.columns.numbers.items()}
+        return Rows(X.reshape(len(lines), len(features)), vectors)
 
     def _labels(self, lines: list[Line]) -> np.ndarray:
         """Return the labels as numbers if all labels of the block are numbers, else as text."""
@@ -91,10 +91,8 @@ class TableSource(Source):
         numbers = None if self.text_labels else self._numbers(texts)
         return np.array(texts) if numbers is None else numbers
 
-    def _column_of_numbers(self, lines: list[Line], j: int | None) -> np.ndarray | None:
-        """Return the weights or offsets, if there is such a column."""
-        if j is None:
-            return None
+    def _column_of_numbers(self, lines: list[Line], j: int) -> np.ndarray:
+        """Return the weights or offsets."""
         numbers = self._numbers(self._column(lines, j))
         if numbers is None:
             raise self._fault(lines, j)
@@ -135,8 +133,7 @@ def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource
     layout = layout_of(path, wanted, member)
     columns = assign(path, layout.names, layout.has_names, wanted)
     features = tuple(layout.names[j] for j in columns.features) if layout.has_names else None
-    files = columns.weights_file, columns.offset_file
-    return TableSource(path, wanted, features, columns.target_text, *files, False, columns, layout, member)
+    return TableSource(path, wanted, features, columns.target_text, columns.files, False, columns, layout, member)
 
 
 @contextlib.contextmanager
