@@ -196,7 +196,6 @@ def keeper_of(
 SHARED = ("loss", "regularizer", "fit_intercept")
 """Attributes that problems solved together have in common."""
 
-
 SETTINGS = ("tol", "method", "tau", "sampling", "certify_every", "tuning")
 """Settings of the user that determine the steps of a run."""
 

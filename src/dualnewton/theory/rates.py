@@ -16,9 +16,7 @@ from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings.base import SUPPORT_LIMIT, Sampling
 from dualnewton.theory.eso import eso_from_data, rows_for
-from dualnewton.theory.expectations import (
-    enumerable,
-)
+from dualnewton.theory.expectations import enumerable
 from dualnewton.theory.sigmas import not_uniform, sigma1
 from dualnewton.theory.spectra import ExpectedGram
 from dualnewton.validation import positive, vector
