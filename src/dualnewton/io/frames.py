@@ -12,7 +12,7 @@ from dualnewton.io.columns import refuse_repeated
 from dualnewton.io.dataset import DataError
 from dualnewton.io.formats import format_of
 from dualnewton.io.layout import EncodingError, Layout, layout_of, not_text
-from dualnewton.io.parquet import batches
+from dualnewton.io.parquet import batches, pyarrow_for
 from dualnewton.io.source import Wanted
 from dualnewton.io.streams import reading
 
@@ -85,15 +85,14 @@ def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> 
 
 
 def _parquet(path: Path, wanted: Wanted, _: Collection[str]) -> Frame:
-    import pyarrow as pa
-
     found = list(batches(path, wanted, wanted.block))
     if not found:
         raise DataError(f"{path}: holds no examples")
-    return Frame(path, pa.Table.from_batches(found))
+    return Frame(path, pyarrow_for(path).Table.from_batches(found))
 
 
 def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
+    pyarrow_for(path, "Tables")
     errors: list[EncodingError] = []
     for encoding in _encodings(wanted):
         try:

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from dualnewton.errors import MissingPackageError
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
 from dualnewton.io.dataset import damage
 from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
@@ -111,16 +112,24 @@ def is_number(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
+def pyarrow_for(path: Path, what: str = "Parquet files") -> Any:
+    """Return the module pyarrow, or raise an error that says how to install it; ``what`` needs it."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingPackageError(f"{path}: {what} need pyarrow: pip install pyarrow ({error})") from None
+    return pyarrow
+
+
 @contextlib.contextmanager
 def opened(path: Path, raw: IO[bytes] | None = None, buffer_size: int = 0) -> Iterator[Any]:
     """Open a Parquet file, or the one that is open already; columns are read in blocks of ``buffer_size`` bytes, at once if 0."""
-    from pyarrow.parquet import ParquetFile
-
+    pyarrow = pyarrow_for(path)
     options = {"page_checksum_verification": True, "buffer_size": buffer_size}
     with (
         open(path, "rb") if raw is None else contextlib.nullcontext(raw) as given,
         faults(path),
-        ParquetFile(given, **options) as file,
+        pyarrow.parquet.ParquetFile(given, **options) as file,
     ):
         yield file
 

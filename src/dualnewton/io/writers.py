@@ -21,6 +21,7 @@ from dualnewton.files.replacing import replacing
 from dualnewton.io.dataset import DataError
 from dualnewton.io.gathered import Gathered
 from dualnewton.io.matrices import LABELS, NAMES, OFFSET, WEIGHTS, beside
+from dualnewton.io.parquet import pyarrow_for
 from dualnewton.io.source import BLOCK, Rows, SparseRows
 from dualnewton.io.streams import compressing
 from dualnewton.io.words import TARGETS
@@ -94,9 +95,7 @@ def table(data: Gathered, path: Path, dtype: Any) -> None:
 
 def parquet(data: Gathered, path: Path, dtype: Any) -> None:
     """Write a Parquet file with one column for each feature; the labels are the last."""
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
+    pa = pyarrow_for(path)
     names = _names(data, path)
     with replacing(path) as file, contextlib.ExitStack() as closing:
         writer: Any = None
@@ -104,7 +103,7 @@ def parquet(data: Gathered, path: Path, dtype: Any) -> None:
             columns = [np.ascontiguousarray(column, dtype=dtype) for column in rows.X.T]
             columns += [rows.vectors[name] for name in LAST if name in rows.vectors]
             batch = pa.record_batch([pa.array(column) for column in columns], names=names)
-            writer = writer or closing.enter_context(ParquetWriter(file, batch.schema))
+            writer = writer or closing.enter_context(pa.parquet.ParquetWriter(file, batch.schema))
             writer.write_batch(batch)
 
 
