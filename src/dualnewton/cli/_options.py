@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-FROM, TABLE, OBJECTIVE, RUN = "Data", "Tables (CSV, Parquet)", "Objective", "Run"
+DATA, TABLE, OBJECTIVE, RUN = "Data", "Tables (CSV, Parquet)", "Objective", "Run"
 """The titles of the groups of options in ``--help``."""
 
 
@@ -84,14 +84,14 @@ ROLES: dict[str, tuple[Any, Any, str]] = {
 
 Roles = Mapping[str, Any]
 
-UNNAMED: Roles = dict.fromkeys(ROLES)
+ROLE_DEFAULTS: Roles = dict.fromkeys(ROLES)
 """The default values of these options."""
 
 # The objective -------------------------------------------------------------------------------------------------------
 
 Number = float | None
 
-WORDS: dict[str, tuple[Any, Any, str]] = {
+OBJECTIVE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "loss": (
         str | None,
         "NAME",
@@ -129,7 +129,7 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
 }
 """The type, the placeholder and the help text of each option that describes the objective."""
 
-UNASKED: Mapping[str, Any] = {**dict.fromkeys(WORDS), "penalty": "l2", "intercept": True}
+OBJECTIVE_DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(OBJECTIVE_OPTIONS), "penalty": "l2", "intercept": True}
 """The default values of these options."""
 
 FLAGS = {
@@ -166,15 +166,15 @@ FILE: dict[str, tuple[Any, Any, str]] = {
 
 Table = Mapping[str, Any]
 
-AS_WRITTEN: Table = dict.fromkeys(FILE)
+FILE_DEFAULTS: Table = dict.fromkeys(FILE)
 """The default options of a text file."""
 
-ANY_COLUMNS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **AS_WRITTEN}
+TABLE_DEFAULTS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **FILE_DEFAULTS}
 """The default options of a table."""
 
 GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
-    "roles": (ROLES, FROM),
-    "objective": (WORDS, OBJECTIVE),
+    "roles": (ROLES, DATA),
+    "objective": (OBJECTIVE_OPTIONS, OBJECTIVE),
     "table": ({**COLUMNS, **FILE}, TABLE),
 }
 """The parameters of commands that represent several options, with the title of their group."""
@@ -182,7 +182,7 @@ GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
 
 def only(*words: str) -> Objective:
     """Return some of the options of the objective, for a command that does not take all."""
-    return {word: UNASKED[word] for word in words}
+    return {word: OBJECTIVE_DEFAULTS[word] for word in words}
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

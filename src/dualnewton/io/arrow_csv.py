@@ -11,7 +11,7 @@ import numpy as np
 
 from dualnewton.io.columns import Columns
 from dualnewton.io.layout import Layout
-from dualnewton.io.source import Rows, Wanted
+from dualnewton.io.source import ReadOptions, Rows
 from dualnewton.io.streams import reading
 from dualnewton.io.words import MISSING
 
@@ -45,7 +45,7 @@ def options(layout: Layout, *, first: bool = True, quotes: bool = True, **conver
 
 
 def plain_blocks(
-    path: Path, columns: Columns, layout: Layout, wanted: Wanted, member: str | None, text_labels: bool
+    path: Path, columns: Columns, layout: Layout, wanted: ReadOptions, member: str | None, text_labels: bool
 ) -> Iterator[Rows]:
     """Yield the examples of a file of finite numbers, with labels of numbers or text.
 

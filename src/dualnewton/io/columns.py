@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dualnewton.io.dataset import OPTIONS, DataError
-from dualnewton.io.source import Wanted, check_width, separate_files
+from dualnewton.io.source import ReadOptions, check_width, separate_files
 from dualnewton.io.words import TARGETS
 
 
@@ -32,7 +32,7 @@ class Columns:
         return repr(self.names[j])
 
 
-def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) -> Columns:
+def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: ReadOptions) -> Columns:
     """Assign a role to every column of a table.
 
     The target is the column that the user names, by name or by number (from 0, or from the end if negative); otherwise the first

@@ -35,24 +35,6 @@ class DataError(DualnewtonError):
 
 
 @contextlib.contextmanager
-def damage(path: Path, what: str, faults: tuple[type[Exception], ...], errnos: tuple[int, ...] = ()) -> Iterator[None]:
-    """Convert the exceptions that a damaged file causes into a ``DataError``, which says ``what`` the file is.
-
-    An ``OSError`` is one of them if it has no number or one of ``errnos``; others, such as a missing file, are raised unchanged.
-    """
-    caught: tuple[type[Exception], ...] = (OSError, *faults)
-    try:
-        yield
-    except DataError:
-        raise
-    except caught as error:
-        if isinstance(error, OSError) and error.errno is not None and error.errno not in errnos:
-            raise
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataError(f"{path}: {what} ({reason})") from None
-
-
-@contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
     """Add the path to an ``OSError`` that names no file, such as those of reading and of a full disk."""
     try:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from dualnewton.io import arrays
 from dualnewton.io.arrays import Members, labels, matrix, require_one_each, vector, vector_file
 from dualnewton.io.dataset import OPTIONS, DataError, Dataset
-from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_files
+from dualnewton.io.source import ReadOptions, check_width, refuse_zero_based, separate_files
 
 LABELS, WEIGHTS, OFFSET, NAMES = "y", "sample_weight", "offset", "feature_names"
 """The names of the labels, weights, offsets and feature names in an npz file, and in files beside an npy file (NAME.y.npy)."""
@@ -37,14 +37,14 @@ def arrays_beside(path: Path) -> dict[str, np.ndarray]:
     return {name: arrays.npy(beside(path, name)) for name in names if beside(path, name).is_file()}
 
 
-def npy(path: Path, wanted: Wanted) -> Dataset:
+def npy(path: Path, wanted: ReadOptions) -> Dataset:
     """Memory-map a dense matrix; its labels are a column, or the file NAME.y.npy in the same folder."""
     refuse_zero_based(path, wanted)
     entries = arrays_beside(path)
     return dense(path, matrix(path, arrays.npy(path)), entries, wanted)
 
 
-def npz(path: Path, wanted: Wanted) -> Dataset:
+def npz(path: Path, wanted: ReadOptions) -> Dataset:
     """Open a dense matrix X, or the arrays of a sparse one, with the labels y."""
     refuse_zero_based(path, wanted)
     members = entries_of(path, Members(path))
@@ -71,7 +71,7 @@ def has_compressed_rows(path: Path, members: Any) -> bool:
     return not absent
 
 
-def sparse_width(path: Path, d: int, wanted: Wanted) -> int:
+def sparse_width(path: Path, d: int, wanted: ReadOptions) -> int:
     """Return the number of features of a sparse matrix of d columns: the requested one, if it is not smaller."""
     if wanted.n_features is not None and wanted.n_features < d:
         raise DataError(f"{path}: has {d} features, so n_features must be at least that, got {wanted.n_features}")
@@ -86,7 +86,7 @@ def dense(
     path: Path,
     X: Any,
     entries: Any,
-    wanted: Wanted,
+    wanted: ReadOptions,
     column_of: Callable[[Any, int], np.ndarray] = lambda X, j: np.asarray(X[:, j]),
     features_of: Callable[[Any, np.ndarray], Any] = lambda X, rest: np.ascontiguousarray(X[:, rest]),
 ) -> Dataset:
@@ -105,7 +105,7 @@ def dense(
     entries = ChainMap({LABELS: column_of(X, column)}, entries)
     if NAMES in entries and entries[NAMES].shape == X.shape[1:]:
         entries[NAMES] = entries[NAMES][rest]
-    found = finished(path, features_of(X, rest), entries, Wanted(None, wanted.weights, wanted.offset))
+    found = finished(path, features_of(X, rest), entries, ReadOptions(None, wanted.weights, wanted.offset))
     return replace(found, target=f"the column {column}")
 
 
@@ -120,7 +120,7 @@ def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None
     return number % d if -d <= number < d else None
 
 
-def finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
+def finished(path: Path, X: Any, entries: Any, wanted: ReadOptions) -> Dataset:
     """Return the data set of a matrix with the labels, weights, offsets and names among the entries."""
     n, d = X.shape
     y, target_text = None, None
@@ -143,7 +143,7 @@ def finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
     return Dataset(X, y, **numbers, feature_names=names, name=path.stem, target=target_text)
 
 
-def _numbers(path: Path, entries: Any, n: int, wanted: Wanted) -> dict[str, Any]:
+def _numbers(path: Path, entries: Any, n: int, wanted: ReadOptions) -> dict[str, Any]:
     """Return the weights and the offsets, by their field: arrays with this name, or the arrays or files that options name."""
     names = {
         name: name if (asked := getattr(wanted, option)) is None else str(asked) for name, option in OPTIONS.items()

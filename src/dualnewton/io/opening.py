@@ -24,7 +24,7 @@ from dualnewton.io.gathered import Gathered, gather
 from dualnewton.io.pieces import Pieces, SpilledPieces
 from dualnewton.io.row_groups import ParquetSegment
 from dualnewton.io.segments import DenseSegment, SparseSegment
-from dualnewton.io.source import Wanted, refuse_zero_based
+from dualnewton.io.source import ReadOptions, refuse_zero_based
 from dualnewton.io.stored import SpilledFile, StoredArray, StoredFile, stored_array
 from dualnewton.matrix import ChunkedData
 from dualnewton.matrix.segments import Held, Segment
@@ -48,7 +48,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 class Options:
     """The options with which files are opened."""
 
-    wanted: Wanted  # options of the readers
+    wanted: ReadOptions  # options of the readers
     memory: int  # bytes of memory that the data set may use
     spill: Path | None  # folder for the rows of text files; that of the file by default
 
@@ -135,7 +135,7 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
     if "target" in arrays or "target" in files:
         words["target"] = False
     more: Any = {"n_features": n_features, "zero_based": zero_based, "encoding": encoding, "decimal": decimal}
-    wanted = Wanted(**(words | dict.fromkeys(files)), **more)
+    wanted = ReadOptions(**(words | dict.fromkeys(files)), **more)
     options = Options(wanted, bytes_of(memory), None if spill is None else Path(spill))
     given = source if isinstance(source, list | tuple) else [source]
     if given and not any(isinstance(each, str | os.PathLike) for each in given):

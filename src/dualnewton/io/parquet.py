@@ -11,9 +11,10 @@ from typing import IO, Any
 import numpy as np
 
 from dualnewton.errors import MissingPackageError
+from dualnewton.files.npy import damage
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
-from dualnewton.io.dataset import damage
-from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
+from dualnewton.io.dataset import DataError
+from dualnewton.io.source import ReadOptions, Rows, Source, refuse_zero_based
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class ParquetSource(Source):
             raise missing(self.path, self.columns, j, f", row {before + at}", "null")
 
 
-def source(path: Path, wanted: Wanted) -> ParquetSource:
+def source(path: Path, wanted: ReadOptions) -> ParquetSource:
     """Read the names and types of the columns and assign their roles."""
     refuse_zero_based(path, wanted)
     with opened(path) as file, faults(path):
@@ -93,7 +94,7 @@ def source(path: Path, wanted: Wanted) -> ParquetSource:
     return ParquetSource(path, wanted, features, columns.target_text, columns.files, False, columns)
 
 
-def batches(path: Path, wanted: Wanted, block: int) -> Iterator[Any]:
+def batches(path: Path, wanted: ReadOptions, block: int) -> Iterator[Any]:
     """Yield the record batches of a file, of about ``block`` bytes each, and report the share that is read."""
     with opened(path) as file, faults(path):
         rows, before = max(1, block // (8 * max(1, len(file.schema_arrow.names)))), 0
@@ -139,4 +140,4 @@ def faults(path: Path) -> contextlib.AbstractContextManager[None]:
     import pyarrow as pa
 
     kinds = (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError)
-    return damage(path, "not a Parquet file that can be read, or damaged", kinds)
+    return damage(DataError, f"{path}: not a Parquet file that can be read, or damaged", kinds, errnos=())

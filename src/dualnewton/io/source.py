@@ -20,7 +20,7 @@ NO_INDEX = 1 << 62
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadOptions:
     """The options of the user; the parameters are those of :func:`dualnewton.io.read` and :func:`dualnewton.io.open`."""
 
     target: str | int | bool | None = None
@@ -62,7 +62,7 @@ class Source(ABC):
     """A file whose columns are known and whose examples can be read from the beginning any number of times."""
 
     path: Path
-    wanted: Wanted  # options of the user
+    wanted: ReadOptions  # options of the user
     feature_names: tuple[str, ...] | None = None  # names of the columns of X
     target: str | None = None  # description of where the labels are, such as "the column 'price'"
     files: Mapping[str, Path] = field(default_factory=dict)  # other files that hold the weights or the offsets
@@ -79,19 +79,19 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no sparse rows")
 
 
-def refuse_zero_based(path: Path, wanted: Wanted) -> None:
+def refuse_zero_based(path: Path, wanted: ReadOptions) -> None:
     """Raise an error if ``zero_based`` is given for a format other than svmlight."""
     if wanted.zero_based is not None:
         raise DataError(f"{path}: zero_based is for svmlight files, got {wanted.zero_based!r}")
 
 
-def check_width(path: Path, d: int, wanted: Wanted) -> None:
+def check_width(path: Path, d: int, wanted: ReadOptions) -> None:
     """Raise an error if a dense file does not have the requested number of features."""
     if wanted.n_features not in (None, d):
         raise DataError(f"{path}: has {d} features, expected n_features={wanted.n_features}")
 
 
-def separate_files(path: Path, wanted: Wanted, what: str, known: Collection[str] = ()) -> dict[str, Path]:
+def separate_files(path: Path, wanted: ReadOptions, what: str, known: Collection[str] = ()) -> dict[str, Path]:
     """Return the separate files of the weights and the offsets, by their field, without the fields that are ``known``.
 
     An option that names no file is an error; ``what`` says what else it could have named.

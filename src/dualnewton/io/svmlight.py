@@ -25,7 +25,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows, Wanted, separate_files
+from dualnewton.io.source import NO_INDEX, ReadOptions, Rows, Source, SparseRows, separate_files
 from dualnewton.io.streams import reading
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -99,7 +99,7 @@ class SvmlightSource(Source):
         return shift, d if asked is None else asked
 
 
-def source(path: Path, wanted: Wanted) -> SvmlightSource:
+def source(path: Path, wanted: ReadOptions) -> SvmlightSource:
     """Return the source of a svmlight file, whose labels are at the beginning of each line."""
     if wanted.target is not None and wanted.target is not False:
         raise DataError(

@@ -23,7 +23,7 @@ import numpy as np
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
 from dualnewton.io.dataset import DataError
 from dualnewton.io.layout import Layout, layout_of, not_text
-from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
+from dualnewton.io.source import ReadOptions, Rows, Source, refuse_zero_based
 from dualnewton.io.streams import reading
 from dualnewton.io.words import MISSING
 
@@ -127,7 +127,7 @@ class TableSource(Source):
         return not_numbers(self.path, self.columns, words, where, text)
 
 
-def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource:
+def source(path: Path, wanted: ReadOptions, member: str | None = None) -> TableSource:
     """Find the layout of a table and the roles of its columns."""
     refuse_zero_based(path, wanted)
     layout = layout_of(path, wanted, member)
@@ -137,7 +137,7 @@ def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource
 
 
 @contextlib.contextmanager
-def lines_of(path: Path, layout: Layout, wanted: Wanted, member: str | None = None) -> Iterator[Iterator[Line]]:
+def lines_of(path: Path, layout: Layout, wanted: ReadOptions, member: str | None = None) -> Iterator[Iterator[Line]]:
     """Open a table as an iterator of (line number, values); blank lines are skipped."""
     with reading(path, wanted.report, member) as stream:
         text = io.TextIOWrapper(stream, encoding=layout.encoding, newline="")

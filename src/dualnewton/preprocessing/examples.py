@@ -13,7 +13,7 @@ from dualnewton.io.arrays import require_one_each, vector_file
 from dualnewton.io.columns import assign
 from dualnewton.io.dataset import OPTIONS, VECTORS
 from dualnewton.io.frames import Frame
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from dualnewton.preprocessing import notations, values
 
 
@@ -50,7 +50,7 @@ class Examples:
         )
 
 
-def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examples:
+def examples_of(frame: Frame, wanted: ReadOptions, *, labelled: bool = True) -> Examples:
     """Find target, weights and offsets of a table, and leave out rows without a target if one is required.
 
     ``wanted`` names their columns, as for :func:`dualnewton.io.read`.

@@ -248,10 +248,8 @@ def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, opti
 
     Parameters
     ----------
-    problem : Problem
-        The problem, without an intercept.
-    sampling : Sampling
-        Ŝ.
+    problem, sampling
+        As for :func:`rates`.
     relative_gap : float
         ε > 0.
     optimum : float, optional
