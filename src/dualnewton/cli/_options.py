@@ -66,9 +66,12 @@ Dask = Annotated[
 ]
 Json = Annotated[bool, option("--json", None, "Print JSON, for other programs.")]
 
+Options = dict[str, tuple[Any, Any, str]]
+"""Options by name: the type, the placeholder and the help text of each. Their default values are in ``…_DEFAULTS``."""
+
 # The columns ---------------------------------------------------------------------------------------------------------
 
-ROLES: dict[str, tuple[Any, Any, str]] = {
+ROLES: Options = {
     "target": (str | None, "COLUMN", "The column to predict."),
     "weights": (str | None, "COLUMN", "The column with a weight for each row."),
     "offset": (str | None, "COLUMN", "The column that is added to the margins. None by default."),
@@ -80,18 +83,17 @@ ROLES: dict[str, tuple[Any, Any, str]] = {
         "are read as a whole, and folders in pieces within 4G.",
     ),
 }
-"""The type, the placeholder and the help text of each option that gives a column its role, and of ``--memory``."""
+"""The options that give a column its role, and ``--memory``."""
 
 Roles = Mapping[str, Any]
 
 ROLE_DEFAULTS: Roles = dict.fromkeys(ROLES)
-"""The default values of these options."""
 
 # The objective -------------------------------------------------------------------------------------------------------
 
 Number = float | None
 
-OBJECTIVE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
+OBJECTIVE_OPTIONS: Options = {
     "loss": (
         str | None,
         "NAME",
@@ -127,10 +129,11 @@ OBJECTIVE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
         "For several classes: softmax, or ovr (each class against the rest). By default softmax for logistic, else ovr.",
     ),
 }
-"""The type, the placeholder and the help text of each option that describes the objective."""
+"""The options that describe the objective."""
 
-OBJECTIVE_DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(OBJECTIVE_OPTIONS), "penalty": "l2", "intercept": True}
-"""The default values of these options."""
+Objective = Mapping[str, Any]
+
+OBJECTIVE_DEFAULTS: Objective = {**dict.fromkeys(OBJECTIVE_OPTIONS), "penalty": "l2", "intercept": True}
 
 FLAGS = {
     "C": "-C",
@@ -141,11 +144,9 @@ FLAGS = {
 }
 """Names on the command line that are not ``--word``."""
 
-Objective = Mapping[str, Any]
-
 # Tables ----------------------------------------------------------------------------------------------------------------------
 
-COLUMNS: dict[str, tuple[Any, Any, str]] = {
+COLUMNS: Options = {
     "drop": (str | None, "NAMES", "Columns of a table to leave out, separated by commas."),
     "features": (
         str | None,
@@ -156,23 +157,20 @@ COLUMNS: dict[str, tuple[Any, Any, str]] = {
     "numeric": (str | None, "NAMES", "Columns to treat as numbers; other text in them counts as missing."),
     "standardise": (bool, None, "Give numbers and dates of a table mean 0 and standard deviation 1 for the fit."),
 }
-"""The type, the placeholder and the help text of each option that describes the columns of a table."""
+"""The options that describe the columns of a table."""
 
-FILE: dict[str, tuple[Any, Any, str]] = {
+FILE: Options = {
     "encoding": (str | None, "NAME", "The encoding of a CSV file. By default UTF-8, or else cp1252."),
     "decimal": (str | None, "MARK", "The decimal mark of a CSV file, . or , . By default found from its numbers."),
 }
-"""The type, the placeholder and the help text of each option that describes the layout of a text file."""
+"""The options that describe the layout of a text file."""
 
 Table = Mapping[str, Any]
 
 FILE_DEFAULTS: Table = dict.fromkeys(FILE)
-"""The default options of a text file."""
-
 TABLE_DEFAULTS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **FILE_DEFAULTS}
-"""The default options of a table."""
 
-GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
+GROUPS: dict[str, tuple[Options, str]] = {
     "roles": (ROLES, DATA),
     "objective": (OBJECTIVE_OPTIONS, OBJECTIVE),
     "table": ({**COLUMNS, **FILE}, TABLE),
