@@ -27,9 +27,9 @@ class Gathered:
 
     shape: tuple[int, int]  # n and d
     X: Pieces  # dense blocks, or the stored values of sparse rows
-    # For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
+    # For sparse rows: the column indices plus ``shift``; a zero, and the number of entries up to the end of each row.
     indices: Pieces | None = None
-    ends: Pieces | None = None
+    starts: Pieces | None = None
     shift: int = 0
     vectors: Mapping[str, Pieces] = field(
         default_factory=dict
@@ -55,25 +55,25 @@ class Gathered:
         return Dataset(self._matrix(), **vectors, **more)
 
     def _matrix(self) -> Any:
-        if self.indices is None or self.ends is None:
+        if self.indices is None or self.starts is None:
             return self.X.joined()
         import scipy.sparse as sp
 
-        starts: np.ndarray = np.zeros(self.shape[0] + 1, dtype=self.index_dtype)
-        starts[1:] = self.ends.joined()
-        indices = self.indices.joined(self.index_dtype, self.shift)
+        indices, starts = self.indices.joined(self.index_dtype, self.shift), self.starts.joined(self.index_dtype)
         return sp.csr_array((self.X.joined(), indices, starts), shape=self.shape)
 
     def rows(self) -> Iterator[Rows]:
         """Yield the examples piece by piece, with column indices from zero."""
         before = 0
-        pieces = [each for each in (self.X, self.indices, self.ends) if each is not None]
-        for parts in zip(*(each.drain() for each in (*pieces, *self.vectors.values())), strict=True):
+        rows = [each.drain() for each in (self.X, self.indices, self.starts) if each is not None]
+        if self.is_sparse:
+            next(rows[2])  # the start of the first row
+        for parts in zip(*rows, *(each.drain() for each in self.vectors.values()), strict=True):
             X: Any = parts[0]
             if self.is_sparse:
                 X = SparseRows(X, parts[1] - self.shift, parts[2] - before, 0, self.shape[1] - 1)
                 before += len(X.data)
-            yield Rows(X, dict(zip(self.vectors, parts[len(pieces) :], strict=True)))
+            yield Rows(X, dict(zip(self.vectors, parts[len(rows) :], strict=True)))
 
 
 def gather(source: Source, make: Maker) -> Gathered:
@@ -86,13 +86,14 @@ def gather(source: Source, make: Maker) -> Gathered:
 
 
 def _gather(source: Source, make: Maker) -> Gathered:
-    X, indices, ends = make(), make(), make()
+    X, indices, starts = make(), make(), make()
+    starts.append(np.zeros(1, np.int64))
     vectors: dict[str, Pieces] = {}
     files = {name: vector_file(path) for name, path in source.files.items()}
     n, d, least, most = 0, 0, NO_INDEX, -1
     for rows in source.blocks():
         if isinstance(rows.X, SparseRows):
-            ends.append(rows.X.ends + X.length)
+            starts.append(rows.X.ends + X.length)
             X.append(rows.X.data)
             indices.append(rows.X.indices)
             least, most = min(least, rows.X.least), max(most, rows.X.most)
@@ -116,7 +117,7 @@ def _gather(source: Source, make: Maker) -> Gathered:
     if d == 0:
         raise DataError(f"{source.path}: holds no features")
     more: Any = {"feature_names": source.feature_names, "name": source.path.stem, "target": source.target}
-    of_rows: Any = {"indices": indices, "ends": ends, "shift": shift} if source.is_sparse else {}
+    of_rows: Any = {"indices": indices, "starts": starts, "shift": shift} if source.is_sparse else {}
     return Gathered((n, d), X, **of_rows, vectors=vectors, **more)
 
 
@@ -130,7 +131,10 @@ def of_dataset(data: Dataset, block: int) -> Gathered:
     X = Slices(data.X.data if sparse else data.X, entries)
     of_rows: Any = {}
     if sparse:
-        of_rows = {"indices": Slices(data.X.indices, entries), "ends": Slices(data.X.indptr[1:], starts)}
+        of_rows = {
+            "indices": Slices(data.X.indices, entries),
+            "starts": Slices(data.X.indptr, [0, *(i + 1 for i in starts)]),
+        }
     more: Any = {"feature_names": data.feature_names, "name": data.name, "target": data.target}
     vectors = {name: Slices(found, starts) for name in VECTORS if (found := getattr(data, name)) is not None}
     return Gathered((n, d), X, **of_rows, vectors=vectors, **more)

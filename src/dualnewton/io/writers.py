@@ -44,7 +44,7 @@ def npz(data: Gathered, path: Path, dtype: Any) -> None:
     n, d = data.shape
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         add = partial(_member, archive, file)
-        if data.indices is None or data.ends is None:
+        if data.indices is None or data.starts is None:
             add("X", (n, d), dtype, data.X.drain())
         else:
             index = np.dtype(data.index_dtype)
@@ -52,7 +52,7 @@ def npz(data: Gathered, path: Path, dtype: Any) -> None:
             add("data", (data.X.length,), dtype, data.X.drain())
             shifted = (part - data.shift for part in data.indices.drain())
             add("indices", (data.indices.length,), index, shifted)
-            add("indptr", (n + 1,), index, itertools.chain([np.zeros(1, index)], data.ends.drain()))
+            add("indptr", (n + 1,), index, data.starts.drain())
         for name, shape, kind, parts in _beside(data):
             add(name, shape, kind, parts)
 
