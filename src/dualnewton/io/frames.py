@@ -12,7 +12,7 @@ from dualnewton.io.columns import refuse_repeated
 from dualnewton.io.dataset import DataError
 from dualnewton.io.formats import format_of
 from dualnewton.io.layout import EncodingError, Layout, layout_of, not_text
-from dualnewton.io.parquet import batches, pyarrow_for
+from dualnewton.io.parquet import batches, is_type, pyarrow_for
 from dualnewton.io.source import ReadOptions
 from dualnewton.io.streams import reading
 
@@ -126,18 +126,12 @@ def _read(path: Path, wanted: ReadOptions, text: Collection[str]) -> Frame:
         if "UTF8" in str(error):
             raise not_text(path, layout.encoding, "in a column of text") from None
         raise _fault(path, layout, error) from None
-    if any(_is_binary(field.type) for field in table.schema):
+    if any(is_type(field.type, "binary", coded=True) for field in table.schema):
         raise not_text(path, layout.encoding, "in a column of text")
     last = table.slice(max(table.num_rows - 1, 0)).to_pylist()
     if any(isinstance(value, str) and "\n" in value for row in last for value in row.values()):
         _check(path, layout)  # Arrow ends a quote that is not closed at the end of the file
     return Frame(path, table, layout.has_names, layout)
-
-
-def _is_binary(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_binary(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _fault(path: Path, layout: Layout, error: Exception) -> DataError:

@@ -66,7 +66,7 @@ class ParquetSource(Source):
         self.require_all(column, self.columns.target or 0, before)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if is_number(column.type):
+        if is_type(column.type, *NUMBERS):
             return self.numbers(column, self.columns.target or 0, before)
         return np.array(column.cast(pa.string()).to_pylist())
 
@@ -84,11 +84,11 @@ def source(path: Path, wanted: ReadOptions) -> ParquetSource:
         schema = file.schema_arrow
     names = tuple(schema.names)
     columns = assign(path, names, True, wanted)
-    words = [j for j in columns.features.tolist() if not is_number(schema.field(j).type)]
+    words = [j for j in columns.features.tolist() if not is_type(schema.field(j).type, *NUMBERS)]
     if words:
         raise not_numbers(path, columns, words, "", schema.field(words[0]).type)
     for j in columns.numbers.values():
-        if not is_number(schema.field(j).type):
+        if not is_type(schema.field(j).type, *NUMBERS):
             raise not_numbers(path, columns, [j], "", schema.field(j).type)
     features = tuple(names[j] for j in columns.features)
     return ParquetSource(path, wanted, features, columns.target_text, columns.files, False, columns)
@@ -105,12 +105,16 @@ def batches(path: Path, wanted: ReadOptions, block: int) -> Iterator[Any]:
                 wanted.report(path.stat().st_size * before // max(1, file.metadata.num_rows))
 
 
-def is_number(kind: Any) -> bool:
-    """Whether a type of pyarrow is one of numbers."""
+NUMBERS = ("integer", "floating", "boolean", "decimal")
+"""Types of Arrow that are read as numbers."""
+
+
+def is_type(kind: Any, *names: str, coded: bool = False) -> bool:
+    """Whether a type of Arrow is one of these, such as "integer"; or, if ``coded``, codes of distinct values of such a type."""
     import pyarrow as pa
 
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(test(kind) for test in tests)
+    kind = kind.value_type if coded and pa.types.is_dictionary(kind) else kind
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
 
 
 def pyarrow_for(path: Path, what: str = "Parquet files") -> Any:

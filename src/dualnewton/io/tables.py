@@ -53,9 +53,7 @@ class TableSource(Source):
             from dualnewton.io.arrow_csv import NotPlainError, plain_blocks
 
             try:
-                for rows in plain_blocks(
-                    self.path, self.columns, self.layout, self.wanted, self.member, self.text_labels
-                ):
+                for rows in plain_blocks(self):
                     yield rows
                     done += len(rows)
                 return
