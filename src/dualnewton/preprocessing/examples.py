@@ -39,15 +39,8 @@ class Examples:
 
     def dataset(self, X: Any, names: tuple[str, ...]) -> Dataset:
         """Return a data set with the matrix X of these rows."""
-        return Dataset(
-            X,
-            self.y,
-            sample_weight=self.sample_weight,
-            offset=self.offset,
-            feature_names=names,
-            name=self.frame.path.stem,
-            target=self.target,
-        )
+        vectors: Any = {name: getattr(self, name) for name in VECTORS}
+        return Dataset(X, **vectors, feature_names=names, name=self.frame.path.stem, target=self.target)
 
 
 def examples_of(frame: Frame, wanted: ReadOptions, *, labelled: bool = True) -> Examples:
