@@ -21,7 +21,7 @@ from benchmarks.report import Section, Table, Target, markdown, ratio
 from dualnewton import data
 from dualnewton.io import tables
 from dualnewton.io.frames import read_frame
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from dualnewton.preprocessing import Choices, Encoding, roles_of
 
 REPEATS = 5
@@ -78,7 +78,7 @@ def by_python(path: Path) -> data.Dataset:
 
 def encoded(path: Path) -> object:
     """Read a mixed table, find the kinds of its columns, and encode it, as `dualnewton fit` does."""
-    frame = read_frame(path, Wanted("churn"))
+    frame = read_frame(path, ReadOptions("churn"))
     roles = roles_of(frame.table, frame.names[:-1], Choices())
     return Encoding.fit(frame, roles, target="churn").matrix(frame)
 
@@ -105,7 +105,7 @@ def section(megabytes: int, say: Callable[[str], None]) -> Section:
             say(f"{name}: {ratio(clock)} on the clock, {ratio(work)} of processor time")
         mixed(path, megabytes * 1_000_000)
         ways = {
-            "read_frame": lambda: read_frame(path, Wanted("churn")),
+            "read_frame": lambda: read_frame(path, ReadOptions("churn")),
             "read_frame and encoding": lambda: encoded(path),
             "pandas.read_csv": lambda: pd.read_csv(path, parse_dates=["since"]),
             "polars.read_csv": lambda: pl.read_csv(path, try_parse_dates=True),

@@ -164,11 +164,11 @@ def _load(path: Path) -> None:
 
 
 def _encode(path: Path) -> None:
-    from dualnewton.cli._options import ANY_COLUMNS
+    from dualnewton.cli._options import TABLE_DEFAULTS
     from dualnewton.cli._tables import training_data
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
 
-    training_data(str(path), Wanted("target"), ANY_COLUMNS)
+    training_data(str(path), ReadOptions("target"), TABLE_DEFAULTS)
 
 
 def _weights(path: Path) -> None:

@@ -42,10 +42,10 @@ __all__ = [
 __all__ += estimators.__all__
 __all__ += ["data", "estimators", "losses", "methods", "regularizers", "samplings", "theory"]
 
-FILES = ("load", "save")
-"""Functions of ``estimators.files``."""
+LAZY_FUNCTIONS = ("load", "save")
+"""Functions of ``estimators.files``, which is loaded on first use."""
 
-ROOMS = ("data",)
+LAZY_MODULES = ("data",)
 """Modules that are loaded on first use."""
 
 
@@ -55,12 +55,12 @@ if not TYPE_CHECKING:  # a type checker has the names above, and must report wro
         # An estimator loads scikit-learn, which takes a second, so it is imported on first use.
         if name in estimators.MODULES:
             return getattr(estimators, name)
-        if name in FILES:
+        if name in LAZY_FUNCTIONS:
             return getattr(importlib.import_module("dualnewton.estimators.files"), name)
-        if name in ROOMS:
+        if name in LAZY_MODULES:
             return importlib.import_module(f"dualnewton.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *estimators.MODULES, *FILES, *ROOMS})
+    return sorted({*globals(), *estimators.MODULES, *LAZY_FUNCTIONS, *LAZY_MODULES})

@@ -9,7 +9,7 @@ from dualnewton import data
 from dualnewton.io.gathered import gather
 from dualnewton.io.parquet import source
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from small_sets import dense_set, same
 
 pa = pytest.importorskip("pyarrow")
@@ -28,7 +28,7 @@ def test_reads_what_was_written(tmp_path, text, block):
     columns = dict(zip(known.feature_names, known.X.T, strict=True))
     path = write(tmp_path / "file.parquet", **columns, label=known.y)
     same(data.read(path), known)
-    same(gather(source(path, Wanted(block=block)), Pieces).dataset(), known)
+    same(gather(source(path, ReadOptions(block=block)), Pieces).dataset(), known)
     assert data.read(path).target == "the column 'label'"
 
 

@@ -15,14 +15,14 @@ from dualnewton import data
 from dualnewton.io import svmlight
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from small_sets import full, same, sparse_set, svmlight_text
 
 PARSERS = {"lines": svmlight.by_lines, "kernel": svmlight.by_kernel}
 
 
 def read(path, parser, **options):
-    source = svmlight.SvmlightSource(path, Wanted(**options), parser=PARSERS[parser])
+    source = svmlight.SvmlightSource(path, ReadOptions(**options), parser=PARSERS[parser])
     return gather(source, Pieces).dataset()
 
 
@@ -211,7 +211,9 @@ def test_the_compiled_parser_does_what_the_specification_says(pieces, lowest):
         try:
             rows = parser(text, lowest)
             X = rows.X
-            outcomes.append((rows.y.tolist(), X.data.tolist(), X.indices.tolist(), X.ends.tolist(), X.least, X.most))
+            outcomes.append(
+                (rows.vectors["y"].tolist(), X.data.tolist(), X.indices.tolist(), X.ends.tolist(), X.least, X.most)
+            )
         except svmlight.DamagedLineError as error:
             outcomes.append((error.lines_before, error.reason))
     assert outcomes[0] == outcomes[1]

@@ -8,7 +8,7 @@ import pytest
 from dualnewton import data
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from dualnewton.io.tables import source
 from small_sets import csv_text, dense_set, same
 
@@ -41,7 +41,7 @@ def test_reads_what_was_written_to_the_last_bit(file, delimiter, text):
 def test_blocks_do_not_matter(file, block):
     known = dense_set(text=True)
     path = file(csv_text(known))
-    same(gather(source(path, Wanted(block=block)), Pieces).dataset(), known)
+    same(gather(source(path, ReadOptions(block=block)), Pieces).dataset(), known)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_numbers_can_be_names_where_the_target_has_one(file):
 def test_labels_that_are_partly_numbers_keep_their_spelling_whatever_the_blocks(file):
     path = file("a,y\n" + "".join(f"{i},{'01' if i < 90 else 'other'}\n" for i in range(100)))
     for block in (1, 1 << 22):
-        y = gather(source(path, Wanted(block=block)), Pieces).dataset().y
+        y = gather(source(path, ReadOptions(block=block)), Pieces).dataset().y
         assert y.tolist() == ["01"] * 90 + ["other"] * 10
 
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from dualnewton.errors import DualnewtonError
 from dualnewton.io import arrow_csv, layout
 from dualnewton.io.frames import Frame, read_frame
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from dualnewton.preprocessing import Choices, Encoding, Kind, roles_of
 from dualnewton.preprocessing.examples import examples_of
 
@@ -191,7 +191,7 @@ def test_choices_that_cannot_be(frame, choices, message):
 def read(tmp_path, text, encoding="utf-8", **options):
     (tmp_path / "t.csv").write_bytes(text.encode(encoding))
     as_text = options.pop("as_text", ())
-    return read_frame(tmp_path / "t.csv", Wanted(**options), as_text)
+    return read_frame(tmp_path / "t.csv", ReadOptions(**options), as_text)
 
 
 def test_decimal_commas_semicolons_and_latin_1(tmp_path):
@@ -270,13 +270,13 @@ def test_a_parquet_file_without_rows_holds_no_examples(tmp_path):
 
     pq.write_table(pa.table({"a": pa.array([], pa.float64()), "y": pa.array([], pa.float64())}), tmp_path / "t.parquet")
     with pytest.raises(DualnewtonError, match=r"t\.parquet: holds no examples$"):
-        read_frame(tmp_path / "t.parquet", Wanted())
+        read_frame(tmp_path / "t.parquet", ReadOptions())
 
 
 def test_a_target_of_dates_is_refused_with_the_name_of_the_file(tmp_path):
     found = read(tmp_path, "a,y\n1,2020-01-01\n2,2021-05-03\n")
     with pytest.raises(DualnewtonError, match=r"t\.csv: the target 'y' must hold numbers, categories"):
-        examples_of(found, Wanted("y"))
+        examples_of(found, ReadOptions("y"))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -307,6 +307,6 @@ def test_lines_may_be_longer_than_the_parts_of_a_file_that_are_read_at_once(tmp_
     X = RNG.normal(size=(5, 100)).round(3)
     rows = [";".join(names), *(";".join(str(x) for x in row).replace(".", ",") for row in X)]
     place.write_text("\n".join(rows) + "\n")
-    frame = read_frame(place, Wanted())
+    frame = read_frame(place, ReadOptions())
     assert frame.names == tuple(names)
     np.testing.assert_array_equal(frame.table.to_pandas().to_numpy(), X)

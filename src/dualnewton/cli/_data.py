@@ -16,7 +16,7 @@ from dualnewton.matrix import Data
 
 if TYPE_CHECKING:
     from dualnewton.io import Dataset
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
 
 
 class OtherColumnsError(DualnewtonError):
@@ -84,9 +84,9 @@ def on_disk(source: str, memory: str | None) -> bool:
     return memory is not None or Path(source).is_dir()
 
 
-def asked(roles: Mapping[str, Any]) -> tuple[Wanted, OffsetColumn | None]:
+def read_options(roles: Mapping[str, Any]) -> tuple[ReadOptions, OffsetColumn | None]:
     """Return the options of the readers, and the column that ``--offset`` or ``--exposure`` names, of which there may be one."""
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
 
     given = dict(roles)
     offset, exposure = given.pop("offset"), given.pop("exposure")
@@ -95,7 +95,7 @@ def asked(roles: Mapping[str, Any]) -> tuple[Wanted, OffsetColumn | None]:
             f"--offset and --exposure both define the offset: give one of them, got {offset!r} and {exposure!r}"
         )
     name = offset if exposure is None else exposure
-    return Wanted(**given), None if name is None else OffsetColumn(name, exposure=exposure is not None)
+    return ReadOptions(**given), None if name is None else OffsetColumn(name, exposure=exposure is not None)
 
 
 def with_offsets(dataset: Dataset, column: OffsetColumn | None) -> Dataset:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-FROM, TABLE, OBJECTIVE, RUN = "Data", "Tables (CSV, Parquet)", "Objective", "Run"
+DATA, TABLE, OBJECTIVE, RUN = "Data", "Tables (CSV, Parquet)", "Objective", "Run"
 """The titles of the groups of options in ``--help``."""
 
 
@@ -66,9 +66,12 @@ Dask = Annotated[
 ]
 Json = Annotated[bool, option("--json", None, "Print JSON, for other programs.")]
 
+Options = dict[str, tuple[Any, Any, str]]
+"""Options by name: the type, the placeholder and the help text of each. Their default values are in ``…_DEFAULTS``."""
+
 # The columns ---------------------------------------------------------------------------------------------------------
 
-ROLES: dict[str, tuple[Any, Any, str]] = {
+ROLES: Options = {
     "target": (str | None, "COLUMN", "The column to predict."),
     "weights": (str | None, "COLUMN", "The column with a weight for each row."),
     "offset": (str | None, "COLUMN", "The column that is added to the margins. None by default."),
@@ -80,18 +83,17 @@ ROLES: dict[str, tuple[Any, Any, str]] = {
         "are read as a whole, and folders in pieces within 4G.",
     ),
 }
-"""The type, the placeholder and the help text of each option that gives a column its role, and of ``--memory``."""
+"""The options that give a column its role, and ``--memory``."""
 
 Roles = Mapping[str, Any]
 
-UNNAMED: Roles = dict.fromkeys(ROLES)
-"""The default values of these options."""
+ROLE_DEFAULTS: Roles = dict.fromkeys(ROLES)
 
 # The objective -------------------------------------------------------------------------------------------------------
 
 Number = float | None
 
-WORDS: dict[str, tuple[Any, Any, str]] = {
+OBJECTIVE_OPTIONS: Options = {
     "loss": (
         str | None,
         "NAME",
@@ -127,10 +129,11 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
         "For several classes: softmax, or ovr (each class against the rest). By default softmax for logistic, else ovr.",
     ),
 }
-"""The type, the placeholder and the help text of each option that describes the objective."""
+"""The options that describe the objective."""
 
-UNASKED: Mapping[str, Any] = {**dict.fromkeys(WORDS), "penalty": "l2", "intercept": True}
-"""The default values of these options."""
+Objective = Mapping[str, Any]
+
+OBJECTIVE_DEFAULTS: Objective = {**dict.fromkeys(OBJECTIVE_OPTIONS), "penalty": "l2", "intercept": True}
 
 FLAGS = {
     "C": "-C",
@@ -141,11 +144,9 @@ FLAGS = {
 }
 """Names on the command line that are not ``--word``."""
 
-Objective = Mapping[str, Any]
-
 # Tables ----------------------------------------------------------------------------------------------------------------------
 
-COLUMNS: dict[str, tuple[Any, Any, str]] = {
+COLUMNS: Options = {
     "drop": (str | None, "NAMES", "Columns of a table to leave out, separated by commas."),
     "features": (
         str | None,
@@ -156,25 +157,22 @@ COLUMNS: dict[str, tuple[Any, Any, str]] = {
     "numeric": (str | None, "NAMES", "Columns to treat as numbers; other text in them counts as missing."),
     "standardise": (bool, None, "Give numbers and dates of a table mean 0 and standard deviation 1 for the fit."),
 }
-"""The type, the placeholder and the help text of each option that describes the columns of a table."""
+"""The options that describe the columns of a table."""
 
-FILE: dict[str, tuple[Any, Any, str]] = {
+FILE: Options = {
     "encoding": (str | None, "NAME", "The encoding of a CSV file. By default UTF-8, or else cp1252."),
     "decimal": (str | None, "MARK", "The decimal mark of a CSV file, . or , . By default found from its numbers."),
 }
-"""The type, the placeholder and the help text of each option that describes the layout of a text file."""
+"""The options that describe the layout of a text file."""
 
 Table = Mapping[str, Any]
 
-AS_WRITTEN: Table = dict.fromkeys(FILE)
-"""The default options of a text file."""
+FILE_DEFAULTS: Table = dict.fromkeys(FILE)
+TABLE_DEFAULTS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **FILE_DEFAULTS}
 
-ANY_COLUMNS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **AS_WRITTEN}
-"""The default options of a table."""
-
-GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
-    "roles": (ROLES, FROM),
-    "objective": (WORDS, OBJECTIVE),
+GROUPS: dict[str, tuple[Options, str]] = {
+    "roles": (ROLES, DATA),
+    "objective": (OBJECTIVE_OPTIONS, OBJECTIVE),
     "table": ({**COLUMNS, **FILE}, TABLE),
 }
 """The parameters of commands that represent several options, with the title of their group."""
@@ -182,7 +180,7 @@ GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
 
 def only(*words: str) -> Objective:
     """Return some of the options of the objective, for a command that does not take all."""
-    return {word: UNASKED[word] for word in words}
+    return {word: OBJECTIVE_DEFAULTS[word] for word in words}
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

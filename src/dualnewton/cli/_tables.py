@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dualnewton.interop.offsets import OffsetColumn
     from dualnewton.io import Dataset
     from dualnewton.io.frames import Frame
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
     from dualnewton.preprocessing import Encoding, Role
     from dualnewton.preprocessing.examples import Examples
 
@@ -60,7 +60,7 @@ def is_table(source: str) -> bool:
 
 def training_data(
     source: str,
-    wanted: Wanted,
+    wanted: ReadOptions,
     table: Mapping[str, Any],
     offset: OffsetColumn | None = None,
     test_size: float | None = None,
@@ -79,9 +79,9 @@ def training_data(
     stays = on_disk(source, wanted.memory)
     if not stays and is_table(source):
         return _encoded(source, wanted, table, test_size, seed).with_offsets(offset)
-    from dualnewton.cli._options import ANY_COLUMNS
+    from dualnewton.cli._options import TABLE_DEFAULTS
 
-    asked = [word for word, value in table.items() if value != ANY_COLUMNS[word]]
+    asked = [word for word, value in table.items() if value != TABLE_DEFAULTS[word]]
     if asked:
         where = ", which is read in pieces" if stays else ""
         raise DualnewtonError(f"--{asked[0]} is for tables (CSV and Parquet files), got {source}{where}")
@@ -98,7 +98,7 @@ def training_data(
 def model_data(
     model: SavedModel,
     source: str,
-    wanted: Wanted,
+    wanted: ReadOptions,
     table: Mapping[str, Any],
     offset: OffsetColumn | None = None,
     *,
@@ -128,7 +128,7 @@ def data_for(
     encoding: Encoding | None,
     columns: Columns,
     source: str,
-    wanted: Wanted,
+    wanted: ReadOptions,
     table: Mapping[str, Any],
     *,
     labelled: bool = True,
@@ -187,7 +187,9 @@ def left_out(examples: Examples) -> list[str]:
     return [f"{count(examples.left_out, 'row')} without a target left out"] if examples.left_out else []
 
 
-def _encoded(source: str, wanted: Wanted, table: Mapping[str, Any], test_size: float | None, seed: int) -> Training:
+def _encoded(
+    source: str, wanted: ReadOptions, table: Mapping[str, Any], test_size: float | None, seed: int
+) -> Training:
     from dualnewton.preprocessing import Choices, Encoding, roles_of
     from dualnewton.preprocessing.examples import examples_of
 
@@ -210,7 +212,7 @@ def _encoded(source: str, wanted: Wanted, table: Mapping[str, Any], test_size: f
     return replace(training, held_out=held.dataset(X, encoding.labels), notes=told)
 
 
-def _frame(source: str, wanted: Wanted, table: Mapping[str, Any], text: Collection[str]) -> Frame:
+def _frame(source: str, wanted: ReadOptions, table: Mapping[str, Any], text: Collection[str]) -> Frame:
     """Read a table with a progress bar."""
     from dualnewton.io.frames import read_frame
 
@@ -236,8 +238,9 @@ def _split(n: int, y: np.ndarray | None, test_size: float, seed: int) -> list[np
 
 
 def _rows(dataset: Dataset, rows: np.ndarray) -> Dataset:
-    vectors = {name: getattr(dataset, name) for name in ("y", "sample_weight", "offset")}
-    picked: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vectors.items()}
+    from dualnewton.io.dataset import VECTORS
+
+    picked: Any = {name: own[rows] for name in VECTORS if (own := getattr(dataset, name)) is not None}
     return replace(dataset, X=dataset.X[rows], **picked)
 
 

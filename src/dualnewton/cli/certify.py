@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,11 @@ from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from dualnewton.cli._problems import Task
     from dualnewton.interop.offsets import OffsetColumn
+    from dualnewton.interop.parts import Part
+    from dualnewton.interop.specification import Specification
     from dualnewton.io import Dataset
-    from dualnewton.io.source import Wanted
-    from dualnewton.objective.certificate import Certificate
+    from dualnewton.io.source import ReadOptions
 
 Given = Annotated[
     str,
@@ -37,9 +36,9 @@ Exact = Annotated[
 def certify(
     model: Given,
     data: options.Data,
-    roles: options.Roles = options.UNNAMED,
-    table: options.Table = options.AS_WRITTEN,
-    objective: options.Objective = options.UNASKED,
+    roles: options.Roles = options.ROLE_DEFAULTS,
+    table: options.Table = options.FILE_DEFAULTS,
+    objective: options.Objective = options.OBJECTIVE_DEFAULTS,
     exact: Exact = False,
     json: options.Json = False,
 ) -> None:
@@ -57,43 +56,44 @@ def certify(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._coefficients import ENDINGS
-    from dualnewton.cli._data import asked
+    from dualnewton.cli._data import read_options
 
-    wanted, added = asked(roles)
+    wanted, added = read_options(roles)
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
-    task, dataset, coef, intercepts, said, notes = read(model, data, wanted, added, table, objective)
-    certificates = certified(task, coef, intercepts, exact=exact)
+    parts, specification, classes, dataset, said, notes = read(model, data, wanted, added, table, objective)
+    certificates = [part.certificate(exact=exact) for part in parts]
     if json:
         _output.as_json(_output.certificate_json(certificates))
         return
     _output.say("model", said)
     n, d = dataset.X.shape
     _output.say("data", f"{dataset.name}: {_output.count(n, 'example')}, {_output.count(d, 'feature')}")
-    _output.say("objective", task.objective)
+    _output.say("objective", specification)
     for note in notes:
         _output.say("note", note)
-    for key, line in _output.certificate_lines(certificates, task.names):
+    for key, line in _output.certificate_lines(certificates, classes):
         _output.say(key, line)
 
 
-Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str, list[str]]
-"""The problems, their data, coefficients, intercepts (None for the best), the source of these, and notes on the data."""
+Certifiable = tuple[Sequence["Part"], "Specification", Sequence[Any], "Dataset", str, list[str]]
+"""The parts of a model, its objective and its classes, the data, the source of the model, and notes on the data."""
 
 
 def of_model(
     model: str,
     data: str,
-    wanted: Wanted,
+    wanted: ReadOptions,
     offset: OffsetColumn | None,
     table: options.Table,
     objective: options.Objective,
 ) -> Certifiable:
     """Read a saved model, with its own objective on these data."""
-    from dualnewton.cli._problems import Task, objectives_of
+    from dualnewton.cli._problems import objectives_of
     from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.interop.parts import parts_of
 
-    asked = [name for name, value in objective.items() if value != options.UNASKED[name]]
+    asked = [name for name, value in objective.items() if value != options.OBJECTIVE_DEFAULTS[name]]
     if asked:
         raise DualnewtonError(
             f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
@@ -101,20 +101,20 @@ def of_model(
     fitted = SavedModel.load(model)
     dataset, _, told = model_data(fitted, data, wanted, table, offset)
     notes = list(told)
-    problems = objectives_of(fitted, dataset)
+    parts = list(parts_of(fitted, dataset.X, objectives_of(fitted, dataset)))
     said = f"{model}, fitted on {fitted.n} examples with a proven relative gap of {fitted.certificate.relative_gap:.2e}"
     if fitted.table is not None:
         notes.append(
             "the certificate is about the encoded matrix: columns as they were standardised and encoded for the fit"
         )
-    task = Task(problems, fitted.objective, fitted.classes, "as saved")
-    return task, dataset, fitted.coef, fitted.intercept, said, notes
+    classes = [] if fitted.classes is None else fitted.classes.tolist()
+    return parts, fitted.objective, classes, dataset, said, notes
 
 
 def of_coefficients(
     model: str,
     data: str,
-    wanted: Wanted,
+    wanted: ReadOptions,
     offset: OffsetColumn | None,
     table: options.Table,
     objective: options.Objective,
@@ -123,6 +123,7 @@ def of_coefficients(
     from dualnewton.cli._coefficients import read_coefficients
     from dualnewton.cli._data import loaded, with_offsets
     from dualnewton.cli._problems import problems_from
+    from dualnewton.interop.parts import Part
 
     found = read_coefficients(model)
     given: Any = {name: getattr(wanted, name) for name in ("target", "weights", "memory")}
@@ -132,14 +133,7 @@ def of_coefficients(
     coef, intercepts = found.ordered(task, dataset)
     free = task.objective.fit_intercept and intercepts is None
     said = f"{model}, {coef.size} coefficients{' with the intercept that is best for them' if free else ''}"
-    return task, dataset, coef, intercepts, said, []
-
-
-def certified(task: Task, coef: np.ndarray, intercepts: np.ndarray | None, *, exact: bool) -> list[Certificate]:
-    """Certify each problem at its coefficients; where the loss has a kink, a solver searches for a good dual point."""
-    from dualnewton.interop.parts import Part
-
-    if task.objective.is_softmax:
-        return [Part(task.problems[0], coef, intercepts).certificate(exact=exact)]
     each = [None] * len(coef) if intercepts is None else intercepts.tolist()
-    return [Part(*of).certificate(exact=exact) for of in zip(task.problems, coef, each, strict=True)]
+    points: Any = [(coef, intercepts)] if task.objective.is_softmax else zip(coef, each, strict=True)
+    parts = [Part(problem, *point) for problem, point in zip(task.problems, points, strict=True)]
+    return parts, task.objective, task.names, dataset, said, []

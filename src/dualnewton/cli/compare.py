@@ -32,7 +32,9 @@ Peers = Annotated[
     ),
 ]
 ROLES = dict.fromkeys(("target",))
-WORDS = options.only("loss", "penalty", "C", "lam", "l1_ratio", "intercept", "delta", "epsilon", "q", "power", "width")
+OBJECTIVE = options.only(
+    "loss", "penalty", "C", "lam", "l1_ratio", "intercept", "delta", "epsilon", "q", "power", "width"
+)
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
 
@@ -44,8 +46,8 @@ def compare(
     methods: Methods = "all",
     peers: Peers = "all",
     roles: options.Roles = ROLES,
-    table: options.Table = options.ANY_COLUMNS,
-    objective: options.Objective = WORDS,
+    table: options.Table = options.TABLE_DEFAULTS,
+    objective: options.Objective = OBJECTIVE,
     time_limit: Seconds = 10.0,
     threads: options.Threads = 1,
     seed: options.Seed = 0,
@@ -68,13 +70,13 @@ def compare(
     from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
     from dualnewton.cli.rates import only
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
     from dualnewton.lab import compare as comparison
     from dualnewton.lab import report
 
     report.require()
     folder = report.folder(out)
-    dataset = training_data(data, Wanted(**roles), table).dataset
+    dataset = training_data(data, ReadOptions(**roles), table).dataset
     if dataset.offset is not None:
         raise DualnewtonError(f"{dataset.name} has offsets, which the solvers of a comparison do not share")
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def evaluate(
     model: options.Model,
     data: options.Data,
-    roles: options.Roles = options.UNNAMED,
-    table: options.Table = options.AS_WRITTEN,
+    roles: options.Roles = options.ROLE_DEFAULTS,
+    table: options.Table = options.FILE_DEFAULTS,
     json: options.Json = False,
 ) -> None:
     """Score a MODEL that `fit` has saved on DATA, whose target is known.
@@ -34,12 +34,12 @@ def evaluate(
         dualnewton evaluate cancer.model breast_cancer --json
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import asked
+    from dualnewton.cli._data import read_options
     from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
 
     fitted = SavedModel.load(model)
-    wanted, added = asked(roles)
+    wanted, added = read_options(roles)
     dataset, _, notes = model_data(fitted, data, wanted, table, added)
     _output.warn(notes)
     scores = measured(fitted, dataset)

@@ -35,11 +35,11 @@ REMEDIES = {
 DONE = ("CONVERGED", "ROUNDING", "NO_PROGRESS")
 """Statuses after which the checkpoint is removed; after the others a run with a higher limit resumes from it."""
 
-Test = Annotated[str | None, options.option("--test", "DATA", "Other data, for a score.", options.FROM)]
+Test = Annotated[str | None, options.option("--test", "DATA", "Other data, for a score.", options.DATA)]
 TestSize = Annotated[
     float | None,
     options.option(
-        "--test-size", "SHARE", "Hold out this share of the rows, chosen at random, for a score.", options.FROM
+        "--test-size", "SHARE", "Hold out this share of the rows, chosen at random, for a score.", options.DATA
     ),
 ]
 Folds = Annotated[
@@ -70,11 +70,11 @@ def fit(
     ctx: typer.Context,
     data: options.Data,
     out: Out = None,
-    roles: options.Roles = options.UNNAMED,
+    roles: options.Roles = options.ROLE_DEFAULTS,
     test: Test = None,
     test_size: TestSize = None,
-    table: options.Table = options.ANY_COLUMNS,
-    objective: options.Objective = options.UNASKED,
+    table: options.Table = options.TABLE_DEFAULTS,
+    objective: options.Objective = options.OBJECTIVE_DEFAULTS,
     cv: Folds = None,
     tol: options.Tol = 1e-6,
     time_limit: options.TimeLimit = None,
@@ -103,7 +103,7 @@ def fit(
         dualnewton fit motor:2000 --loss poisson --lam 1e-3
     """
     from dualnewton.cli import _cluster, _output, _tables
-    from dualnewton.cli._data import asked
+    from dualnewton.cli._data import read_options
     from dualnewton.cli._problems import problems_from
     from dualnewton.matrix.workers import physical_cores
     from dualnewton.run.result import Status
@@ -115,7 +115,7 @@ def fit(
     _output.ready(out)
     with _cluster.connected(dask) as cluster:
         with ended_by_signals():
-            wanted, added = asked(roles)
+            wanted, added = read_options(roles)
             training = _tables.training_data(data, wanted, table, added, test_size, seed)
             training = replace(training, dataset=cluster.placed(training.dataset))
             dataset = training.dataset
@@ -236,10 +236,10 @@ def other_data(
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import problems_of
     from dualnewton.cli._tables import data_for
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
 
     columns = Columns(training.dataset.X.shape[1], training.dataset.feature_names, offset=offset)
-    tested = data_for(training.encoding, columns, source, Wanted(target), table).dataset
+    tested = data_for(training.encoding, columns, source, ReadOptions(target), table).dataset
     problems_of(task.objective, tested, task.classes)
     return tested
 

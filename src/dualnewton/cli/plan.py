@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 @options.with_groups
 def plan(
     data: options.Data,
-    roles: options.Roles = options.UNNAMED,
-    table: options.Table = options.ANY_COLUMNS,
-    objective: options.Objective = options.UNASKED,
+    roles: options.Roles = options.ROLE_DEFAULTS,
+    table: options.Table = options.TABLE_DEFAULTS,
+    objective: options.Objective = options.OBJECTIVE_DEFAULTS,
     method: options.Method = "auto",
     json: options.Json = False,
 ) -> None:
@@ -33,11 +33,11 @@ def plan(
         dualnewton plan diabetes --penalty l1 --lam 0.5
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import asked
+    from dualnewton.cli._data import read_options
     from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
 
-    wanted, added = asked(roles)
+    wanted, added = read_options(roles)
     dataset = training_data(data, wanted, table, added).dataset
     task = penalised(problems_from(dataset, **objective), "plan")
     chosen, others = chosen_of(task, method), alternatives(task)

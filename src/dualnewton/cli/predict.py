@@ -29,7 +29,7 @@ Decision = Annotated[
     bool, options.option("--decision", None, "The margins x'w + b + offset: one, or one for each class.")
 ]
 
-WITHOUT_WEIGHTS = {name: None for name in options.UNNAMED if name != "weights"}
+WITHOUT_WEIGHTS = {name: None for name in options.ROLE_DEFAULTS if name != "weights"}
 
 
 @options.with_groups
@@ -41,7 +41,7 @@ def predict(
     decision: Decision = False,
     keep: Keep = None,
     roles: options.Roles = WITHOUT_WEIGHTS,
-    table: options.Table = options.AS_WRITTEN,
+    table: options.Table = options.FILE_DEFAULTS,
 ) -> None:
     """Predict the class or the value of each row of DATA by a MODEL that `fit` has saved.
 
@@ -56,7 +56,7 @@ def predict(
         dualnewton predict iris.model iris --proba --out iris.csv
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import asked
+    from dualnewton.cli._data import read_options
     from dualnewton.cli._tables import model_data, names_in
     from dualnewton.interop.model_file import SavedModel
 
@@ -65,7 +65,7 @@ def predict(
     write = writer(out)
     _output.ready(out)
     fitted = SavedModel.load(model)
-    wanted, added = asked(roles)
+    wanted, added = read_options(roles)
     dataset, frame, notes = model_data(fitted, data, wanted, table, added, labelled=False)
     names, values = predictions(fitted, dataset.X, dataset.offset, proba=proba, decision=decision)
     _output.warn(notes)

@@ -16,7 +16,7 @@ Gap = Annotated[float, options.option("--gap", "NUMBER", "The relative gap to re
 Out = Annotated[str | None, options.option("--out", "FILE", "Also write the table to a CSV file.")]
 MaxEpochs = Annotated[int, options.option("--max-epochs", "NUMBER", "The limit for each run.", options.RUN)]
 ROLES = dict.fromkeys(("target", "weights"))
-WORDS = options.only("loss", "C", "lam", "delta", "width")
+OBJECTIVE = options.only("loss", "C", "lam", "delta", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "The limit for each run.", options.RUN)]
 
 
@@ -28,8 +28,8 @@ def rates(
     out: Out = None,
     json: options.Json = False,
     roles: options.Roles = ROLES,
-    table: options.Table = options.ANY_COLUMNS,
-    objective: options.Objective = WORDS,
+    table: options.Table = options.TABLE_DEFAULTS,
+    objective: options.Objective = OBJECTIVE,
     max_epochs: MaxEpochs = 1000,
     time_limit: Seconds = 20.0,
     seed: options.Seed = 0,
@@ -49,12 +49,12 @@ def rates(
     from dualnewton.cli import _output
     from dualnewton.cli._problems import penalised, problems_from
     from dualnewton.cli._tables import training_data
-    from dualnewton.io.source import Wanted
+    from dualnewton.io.source import ReadOptions
     from dualnewton.lab import forecast
     from dualnewton.lab.watched import Limits
 
     _output.ready(out)
-    dataset = training_data(data, Wanted(**roles), table).dataset
+    dataset = training_data(data, ReadOptions(**roles), table).dataset
     task = penalised(problems_from(dataset, intercept=False, **objective), "rates")
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)

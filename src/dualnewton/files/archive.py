@@ -10,7 +10,6 @@ Reading executes no code from the file and validates it: each member must match 
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import math
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.files.npy import FAULTS, header
+from dualnewton.files.npy import damage, header
 from dualnewton.files.replacing import replacing
 
 HEADER = "header.json"
@@ -56,17 +55,8 @@ def write(
 
 def read(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the content and the arrays of a file; one that is damaged, of another kind or newer is a ``BadFileError``."""
-    with open(path, "rb") as file:
-        try:
-            return _content(file, path, kind, version)
-        except BadFileError:
-            raise
-        except OSError as error:
-            if error.errno not in (None, errno.EINVAL):  # a wrong offset in a damaged file raises one of these two
-                raise
-            raise _damaged(path, kind, error) from None
-        except FAULTS as error:
-            raise _damaged(path, kind, error) from None
+    with open(path, "rb") as file, damage(BadFileError, f"{path} is not a dualnewton {kind}, or is damaged"):
+        return _content(file, path, kind, version)
 
 
 def _content(file: Any, path: Any, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -112,7 +102,3 @@ def _array(raw: bytes) -> np.ndarray:
 
 def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, FIRST_DAY)
-
-
-def _damaged(path: Any, kind: str, error: Exception) -> BadFileError:
-    return BadFileError(f"{path} is not a dualnewton {kind}, or is damaged ({str(error) or type(error).__name__})")

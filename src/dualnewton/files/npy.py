@@ -6,11 +6,14 @@ NumPy's own reader accepts more: it repairs headers, emits warnings, and creates
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import math
 import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -47,6 +50,30 @@ FAULTS = (
     RuntimeError,
 )
 """The exceptions that zipfile, json and this module raise for damaged files."""
+
+
+@contextlib.contextmanager
+def damage(
+    kind: type[DualnewtonError],
+    message: str,
+    faults: tuple[type[Exception], ...] = FAULTS,
+    errnos: tuple[int, ...] = (errno.EINVAL,),
+) -> Iterator[None]:
+    """Convert the exceptions that a damaged file causes into one ``kind`` of error, with this message and the reason.
+
+    An ``OSError`` is one of them if it has no number or one of ``errnos``, by default that of seeking to, or mapping, a wrong
+    offset; others, such as a missing file, are raised unchanged.
+    """
+    caught: tuple[type[Exception], ...] = (OSError, *faults)
+    try:
+        yield
+    except kind:
+        raise
+    except caught as error:
+        if isinstance(error, OSError) and error.errno is not None and error.errno not in errnos:
+            raise
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise kind(f"{message} ({reason})") from None
 
 
 class Header(NamedTuple):

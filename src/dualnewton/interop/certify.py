@@ -10,7 +10,7 @@ from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop import generalised_linear  # noqa: F401 (enters the models of other libraries)
 from dualnewton.interop.parts import Examples
-from dualnewton.interop.sklearn_objectives import require_fitted, translation_of
+from dualnewton.interop.sklearn_objectives import translation_of
 from dualnewton.io.dataset import Dataset
 from dualnewton.objective.certificate import Certificate
 from dualnewton.row_arrays import on_host
@@ -96,7 +96,9 @@ def certify(
     """
     translate = translation_of(model)
     if hasattr(model, "fit"):  # a saved model is always fitted
-        require_fitted(model)
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(model)
     parts = translate(model, _checked(X, y, sample_weight, offset))
     with np.errstate(over="ignore", invalid="ignore"):  # as in a fit: values that overflow give an infinite gap
         certificates = tuple(part.certificate(exact=exact) for part in parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,20 +28,3 @@ class OffsetColumn:
 
     def __str__(self) -> str:
         return f"the logarithm of {self.name}" if self.exposure else self.name
-
-    # Files -----------------------------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the column as values for JSON."""
-        return {"name": self.name, "exposure": self.exposure}
-
-    @classmethod
-    def from_dict(cls, words: Any) -> OffsetColumn:
-        """Undo :meth:`to_dict`; raise a ``DualnewtonError`` if the fields are invalid."""
-        fields = {"name": str, "exposure": bool}
-        if not isinstance(words, dict) or set(words) != set(fields):
-            raise DualnewtonError(f"offset must have exactly the fields {', '.join(fields)}")
-        for key, kind in fields.items():
-            if not isinstance(words[key], kind):
-                raise DualnewtonError(f"{key} of offset must be of the type {kind.__name__}, got {words[key]!r:.40}")
-        return cls(**words)

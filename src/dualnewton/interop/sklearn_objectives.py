@@ -204,13 +204,6 @@ def translation_of(model: Any) -> Translation:
     )
 
 
-def require_fitted(model: Any) -> None:
-    """Raise scikit-learn's NotFittedError, which is a ``ValueError``, if ``model`` is not fitted."""
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(model)
-
-
 def _translated(model: Any, data: Examples, specification: Specification) -> Iterator[Part]:
     """Return the parts of a model by its own objective, which must have a penalty."""
     for name in ("alpha", "C"):

@@ -7,7 +7,6 @@ memory-mapped inside the archive if its offset is aligned, as it is in files wri
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import struct
@@ -19,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.files.npy import FAULTS, MAGIC, Header, bytes_of, header
-from dualnewton.io.dataset import DataError, damage
+from dualnewton.files.npy import MAGIC, Header, bytes_of, damage, header
+from dualnewton.io.dataset import OPTIONS, DataError
 
 RATIO = 1100
 """Upper bound on the compression ratio of deflate, which is 1032; a member that claims a larger ratio is damaged."""
@@ -37,9 +36,7 @@ LOCAL = struct.Struct("<4s5H3L2H")
 
 def faults(path: Path) -> contextlib.AbstractContextManager[None]:
     """Convert the exceptions that a damaged file causes into a ``DataError`` that names the file."""
-    return damage(
-        path, "damaged, or not a file of NumPy arrays", FAULTS, (errno.EINVAL,)
-    )  # from mapping or seeking at a wrong offset
+    return damage(DataError, f"{path}: damaged, or not a file of NumPy arrays")
 
 
 def mapped(path: Path, found: Header, offset: int = 0) -> np.ndarray:
@@ -177,6 +174,13 @@ def vector(path: Path, what: str, value: np.ndarray) -> np.ndarray:
         at = int(np.argmin(finite))
         raise DataError(f"{path}: {what} must be finite, got {numbers[at]} at row {at}")
     return numbers
+
+
+def require_one_each(path: Path, name: str, found: np.ndarray, n: int) -> None:
+    """Raise an error if the numbers in a file, of the field ``name`` of a data set, are not one for each example."""
+    if len(found) != n:
+        what = OPTIONS[name].removesuffix("s")
+        raise DataError(f"{path}: must have one {what} for each of {n} examples, has {len(found)}")
 
 
 def labels(path: Path, value: np.ndarray) -> np.ndarray:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualnewton.io.columns import Columns
 from dualnewton.io.layout import Layout
-from dualnewton.io.source import Rows, Wanted
+from dualnewton.io.source import Rows
 from dualnewton.io.streams import reading
 from dualnewton.io.words import MISSING
+
+if TYPE_CHECKING:
+    from dualnewton.io.tables import TableSource
 
 PARSED, WIDE = 1 << 20, 4
 """Bytes that one thread parses at a time, at least this many per character of a line: Arrow needs blocks of a line or more."""
@@ -44,9 +46,7 @@ def options(layout: Layout, *, first: bool = True, quotes: bool = True, **conver
     }
 
 
-def plain_blocks(
-    path: Path, columns: Columns, layout: Layout, wanted: Wanted, member: str | None, text_labels: bool
-) -> Iterator[Rows]:
+def plain_blocks(source: TableSource) -> Iterator[Rows]:
     """Yield the examples of a file of finite numbers, with labels of numbers or text.
 
     Arrow's own stream reads more than 32 blocks ahead. Here it is given one block of whole lines at a time. A value that is
@@ -55,12 +55,12 @@ def plain_blocks(
     import pyarrow as pa
     from pyarrow import csv
 
+    columns, layout, first = source.columns, source.layout, True
     types = {name: pa.float64() for name in layout.names}
     if columns.target is not None:
         types[layout.names[columns.target]] = pa.string()
-    with reading(path, wanted.report, member) as stream, _plain():
-        first = True
-        while block := stream.read(wanted.block):
+    with reading(source.path, source.wanted.report, source.member) as stream, _plain():
+        while block := stream.read(source.wanted.block):
             block += stream.readline()
             quotes = b'"' in block
             if (quotes and block.count(b'"') % 2) or layout.encoding == "utf-16":
@@ -69,7 +69,7 @@ def plain_blocks(
                 settings = options(layout, first=first, quotes=quotes, column_types=types, null_values=[])
                 table = csv.read_csv(pa.BufferReader(block), **settings)
                 if table.num_rows:
-                    yield _rows(table, columns, text_labels)
+                    yield _rows(table, columns, source.text_labels)
             first = False
 
 
@@ -83,11 +83,12 @@ def _rows(table: Any, columns: Columns, text_labels: bool) -> Rows:
         at += batch.num_rows
     if not np.isfinite(X).all():
         raise NotPlainError
-    beside = [None if j is None else table.column(j).to_numpy() for j in (columns.weights, columns.offset)]
-    if not all(each is None or np.isfinite(each).all() for each in beside):
+    vectors = {name: table.column(j).to_numpy() for name, j in columns.numbers.items()}
+    if not all(np.isfinite(each).all() for each in vectors.values()):
         raise NotPlainError
-    y = None if columns.target is None else _labels(table.column(columns.target), text_labels)
-    return Rows(X, y, *beside)
+    if columns.target is not None:
+        vectors["y"] = _labels(table.column(columns.target), text_labels)
+    return Rows(X, vectors)
 
 
 def _labels(column: Any, text_labels: bool) -> np.ndarray:

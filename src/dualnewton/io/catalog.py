@@ -13,7 +13,7 @@ from dualnewton._warning import warn
 from dualnewton.errors import DataWarning
 from dualnewton.files.replacing import replacing
 from dualnewton.io import generated, mushrooms
-from dualnewton.io.arrays import vector_file
+from dualnewton.io.arrays import require_one_each, vector_file
 from dualnewton.io.content import content_digest
 from dualnewton.io.dataset import DataError, Dataset
 from dualnewton.io.download import DownloadError, download
@@ -21,7 +21,7 @@ from dualnewton.io.folders import CACHE, DATA, cache_folder, own_file
 from dualnewton.io.formats import format_of, read
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_file
+from dualnewton.io.source import ReadOptions, check_width, refuse_zero_based, separate_files
 from dualnewton.io.streams import Progress
 from dualnewton.io.tables import source as table
 
@@ -94,18 +94,18 @@ def _libsvm(name: str, kind: str, n: int, d: int, path: str) -> Entry:
     return Entry(name, kind, n, d, (Origin(LIBSVM + path, content=_CONTENTS.get(name)),))
 
 
+_MUSHROOMS = (
+    Origin(LIBSVM + "binary/mushrooms"),
+    # The columns of LIBSVM's file may be in another order: only the content of this one is known.
+    Origin(UCI + "ml/machine-learning-databases/mushroom/" + mushrooms.FILE, content=_CONTENTS["mushrooms"]),
+)
+
+_BLOGFEEDBACK = Origin(
+    UCI + "static/public/304/blogfeedback.zip", member="blogData_train.csv", content=_CONTENTS["blogfeedback"]
+)
+
 _ENTRIES = (
-    Entry(
-        "mushrooms",
-        CLASSIFICATION,
-        8124,
-        112,
-        (
-            Origin(LIBSVM + "binary/mushrooms"),
-            # The columns of LIBSVM's file may be in another order: only the content of this one is known.
-            Origin(UCI + "ml/machine-learning-databases/mushroom/" + mushrooms.FILE, content=_CONTENTS["mushrooms"]),
-        ),
-    ),
+    Entry("mushrooms", CLASSIFICATION, 8124, 112, _MUSHROOMS),
     _libsvm("a9a", CLASSIFICATION, 32561, 123, "binary/a9a"),
     _libsvm("w8a", CLASSIFICATION, 49749, 300, "binary/w8a"),
     _libsvm("phishing", CLASSIFICATION, 11055, 68, "binary/phishing"),
@@ -123,19 +123,7 @@ _ENTRIES = (
     _libsvm("cadata", REGRESSION, 20640, 8, "regression/cadata"),
     _libsvm("cpusmall", REGRESSION, 8192, 12, "regression/cpusmall"),
     _libsvm("year_prediction", REGRESSION, 463715, 90, "regression/YearPredictionMSD.bz2"),
-    Entry(
-        "blogfeedback",
-        REGRESSION,
-        52397,
-        280,
-        (
-            Origin(
-                UCI + "static/public/304/blogfeedback.zip",
-                member="blogData_train.csv",
-                content=_CONTENTS["blogfeedback"],
-            ),
-        ),
-    ),
+    Entry("blogfeedback", REGRESSION, 52397, 280, (_BLOGFEEDBACK,)),
 )
 
 FILES: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
@@ -198,7 +186,7 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
     if path.is_file():
         return read(source, progress=progress, **options)
     if is_known(source):
-        return _adapted(load(source, progress), Wanted(**options))
+        return _adapted(load(source, progress), ReadOptions(**options))
     if path.is_dir():
         raise DataError(f"{source!r} is a folder, expected a file")
     if path.exists():
@@ -216,7 +204,7 @@ def is_known(name: str) -> bool:
     return name in FILES or _own(name) is not None or generated.is_known(name)
 
 
-def _adapted(data: Dataset, wanted: Wanted) -> Dataset:
+def _adapted(data: Dataset, wanted: ReadOptions) -> Dataset:
     """Apply the options of ``read`` that a named set allows: omit the labels, or read weights and offsets from files."""
     path, target = Path(data.name), wanted.target
     for word in ("encoding", "decimal"):
@@ -226,16 +214,11 @@ def _adapted(data: Dataset, wanted: Wanted) -> Dataset:
     check_width(path, data.X.shape[1], wanted)
     if target is not None and target is not False:
         raise DataError(f"{data.name} is a named data set, whose target cannot be chosen, got {target!r}")
-    for name, entry, asked in (("weight", "sample_weight", wanted.weights), ("offset", "offset", wanted.offset)):
-        if (file := separate_file(path, name, asked, "part of it")) is not None:
-            found = vector_file(file)
-            if len(found) != data.X.shape[0]:
-                raise DataError(
-                    f"{file}: must have one {name} for each of {data.X.shape[0]} examples, has {len(found)}"
-                )
-            more: Any = {entry: found}
-            data = replace(data, **more)
-    return replace(data, y=None, target=None) if target is False else data
+    given: Any = {"y": None, "target": None} if target is False else {}
+    for name, file in separate_files(path, wanted, "part of it").items():
+        given[name] = vector_file(file)
+        require_one_each(file, name, given[name], data.X.shape[0])
+    return replace(data, **given)
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, Origin | None]:
@@ -326,7 +309,7 @@ def _read(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
     if path.name == mushrooms.FILE:
         return mushrooms.read(path)
     if origin is not None and origin.member is not None:
-        return gather(table(path, Wanted(), origin.member), Pieces).dataset()
+        return gather(table(path, ReadOptions(), origin.member), Pieces).dataset()
     width = entry.d if format_of(path) == "svmlight" else None
     return read(path, n_features=width)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from dualnewton.io.dataset import DataError
-from dualnewton.io.source import Wanted, check_width, separate_file
+from dualnewton.io.dataset import OPTIONS, DataError
+from dualnewton.io.source import ReadOptions, check_width, separate_files
 from dualnewton.io.words import TARGETS
 
 
@@ -21,19 +22,17 @@ class Columns:
     names: tuple[str, ...]  # names of all columns, for error messages
     features: np.ndarray  # columns of X, in order
     target: int | None
-    weights: int | None
-    offset: int | None
     target_text: str | None  # description of the target column, such as "the last column ('price')"
-    # The files with the weights and the offsets, if they are not in columns.
-    weights_file: Path | None
-    offset_file: Path | None
+    # The column, or else the file, of the weights and of the offsets, by their field of a data set.
+    numbers: Mapping[str, int]
+    files: Mapping[str, Path]
 
     def name(self, j: int) -> str:
         """Return the quoted name of a column, for error messages."""
         return repr(self.names[j])
 
 
-def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) -> Columns:
+def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: ReadOptions) -> Columns:
     """Assign a role to every column of a table.
 
     The target is the column that the user names, by name or by number (from 0, or from the end if negative); otherwise the first
@@ -43,11 +42,16 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
     """
     refuse_repeated(path, names)
     d = len(names)
-    weights, weights_file = _beside(path, names, "weights", wanted.weights)
-    offset, offset_file = _beside(path, names, "offset", wanted.offset)
+    asked = {
+        name: number_of(names, given)
+        for name, option in OPTIONS.items()
+        if (given := getattr(wanted, option)) is not None
+    }
+    numbers = {name: j for name, j in asked.items() if j is not None}
+    files = separate_files(path, wanted, f"a column ({_list(names)})", known=numbers)
     target, target_text = None, None
     if wanted.target is None:
-        free = [j for j in range(d) if j not in (weights, offset)]
+        free = [j for j in range(d) if j not in numbers.values()]
         by_name = [j for name in TARGETS for j in free if names[j].lower() == name]
         target = by_name[0] if by_name and has_names else (free or [d - 1])[-1]
         target_text = (
@@ -62,22 +66,17 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
                 f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}{hint}"
             )
         target_text = f"the column {names[target]!r}"
-    roles = {"target": target, "weights": weights, "offset": offset}
+    roles = {} if target is None else {"target": target}
+    roles |= {OPTIONS[name]: j for name, j in numbers.items()}
     for (one, j), (other, k) in combinations(roles.items(), 2):
-        if j is not None and j == k:
+        if j == k:
             raise DataError(f"{path}: the column {names[j]!r} cannot be both the {one} and the {other}")
     features = np.array([j for j in range(d) if j not in roles.values()], dtype=np.intp)
     if len(features) == 0:
-        taken = ", ".join(f"{names[j]!r} is the {role}" for role, j in roles.items() if j is not None)
+        taken = ", ".join(f"{names[j]!r} is the {role}" for role, j in roles.items())
         raise DataError(f"{path}: no column is left for the features: {taken or 'the file has no columns'}")
     check_width(path, len(features), wanted)
-    return Columns(names, features, target, weights, offset, target_text, weights_file, offset_file)
-
-
-def _beside(path: Path, names: tuple[str, ...], name: str, asked: str | int | None) -> tuple[int | None, Path | None]:
-    """Return the column, or else the file, that the option ``name`` asks for."""
-    column = None if asked is None else number_of(names, asked)
-    return column, None if column is not None else separate_file(path, name, asked, f"a column ({_list(names)})")
+    return Columns(names, features, target, target_text, numbers, files)
 
 
 def refuse_repeated(path: Path, names: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ from dualnewton.io.dataset import DataError, named
 from dualnewton.io.formats import MAPPED, SOURCES, SUFFIXES, format_of
 from dualnewton.io.gathered import Gathered, gather, of_dataset
 from dualnewton.io.pieces import Maker, SpilledPieces
-from dualnewton.io.source import BLOCK, Wanted
+from dualnewton.io.source import BLOCK, ReadOptions
 from dualnewton.io.streams import SUFFIXES as COMPRESSED
 from dualnewton.io.streams import Report, stem
 from dualnewton.io.writers import WRITERS
@@ -94,14 +94,14 @@ def convert(
             # The system deletes an unnamed file when the process ends, for whatever reason.
             return SpilledPieces(files.enter_context(tempfile.TemporaryFile(dir=new.absolute().parent)))
 
-        data = _gathered(source, Wanted(**options, block=block, report=report), options, spilled)
+        data = _gathered(source, ReadOptions(**options, block=block, report=report), options, spilled)
         n, d = data.shape
         done = Converted(new, (n, d), data.X.length if data.is_sparse else n * d, data.is_sparse, data.target)
         writer(data, new, np.dtype(data.X.dtype if dtype is None else DTYPES[dtype]))
     return done
 
 
-def _gathered(source: str | os.PathLike[str], wanted: Wanted, options: dict[str, Any], make: Maker) -> Gathered:
+def _gathered(source: str | os.PathLike[str], wanted: ReadOptions, options: dict[str, Any], make: Maker) -> Gathered:
     path = Path(source)
     if not path.exists():
         return of_dataset(catalog.find(str(source), **options), wanted.block)

@@ -13,6 +13,12 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.memory import profile_of
 
+VECTORS = ("y", "sample_weight", "offset")
+"""The fields of a data set that have an entry for each example."""
+
+OPTIONS = {"sample_weight": "weights", "offset": "offset"}
+"""The options by which users name the column, the array or the file of a vector of numbers, by the field of the data set."""
+
 
 class DataError(DualnewtonError):
     """A file or a name is invalid; the message is one line with the place, the value found and the values allowed.
@@ -26,24 +32,6 @@ class DataError(DualnewtonError):
     ...     print("irises" in str(error))
     True
     """
-
-
-@contextlib.contextmanager
-def damage(path: Path, what: str, faults: tuple[type[Exception], ...], errnos: tuple[int, ...] = ()) -> Iterator[None]:
-    """Convert the exceptions that a damaged file causes into a ``DataError``, which says ``what`` the file is.
-
-    An ``OSError`` is one of them if it has no number or one of ``errnos``; others, such as a missing file, are raised unchanged.
-    """
-    caught: tuple[type[Exception], ...] = (OSError, *faults)
-    try:
-        yield
-    except DataError:
-        raise
-    except caught as error:
-        if isinstance(error, OSError) and error.errno is not None and error.errno not in errnos:
-            raise
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise DataError(f"{path}: {what} ({reason})") from None
 
 
 @contextlib.contextmanager

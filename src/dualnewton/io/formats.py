@@ -12,17 +12,17 @@ from dualnewton.io import matrices, parquet, svmlight, tables
 from dualnewton.io.dataset import DataError, Dataset
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Source, Wanted
+from dualnewton.io.source import ReadOptions, Source
 from dualnewton.io.streams import Progress, reading, stem
 
-SOURCES: dict[str, Callable[[Path, Wanted], Source]] = {
+SOURCES: dict[str, Callable[[Path, ReadOptions], Source]] = {
     "svmlight": svmlight.source,
     "csv": tables.source,
     "parquet": parquet.source,
 }
 """Formats that are read sequentially, in blocks."""
 
-MAPPED: dict[str, Callable[[Path, Wanted], Dataset]] = {"npy": matrices.npy, "npz": matrices.npz}
+MAPPED: dict[str, Callable[[Path, ReadOptions], Dataset]] = {"npy": matrices.npy, "npz": matrices.npz}
 """Formats whose arrays are memory-mapped."""
 
 SUFFIXES = {
@@ -109,7 +109,7 @@ def read(
     kind = format_of(file)
     size = file.stat().st_size
     report = None if progress is None else lambda done: progress(done, size)
-    wanted = Wanted(target, weights, offset, n_features, zero_based, encoding, decimal, report=report)
+    wanted = ReadOptions(target, weights, offset, n_features, zero_based, encoding, decimal, report=report)
     if kind in MAPPED:
         return MAPPED[kind](file, wanted)
     return gather(SOURCES[kind](file, wanted), Pieces).dataset()

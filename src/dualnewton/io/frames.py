@@ -12,8 +12,8 @@ from dualnewton.io.columns import refuse_repeated
 from dualnewton.io.dataset import DataError
 from dualnewton.io.formats import format_of
 from dualnewton.io.layout import EncodingError, Layout, layout_of, not_text
-from dualnewton.io.parquet import batches, pyarrow_for
-from dualnewton.io.source import Wanted
+from dualnewton.io.parquet import batches, is_type, pyarrow_for
+from dualnewton.io.source import ReadOptions
 from dualnewton.io.streams import reading
 
 OTHERS = ("cp1252", "latin-1")
@@ -70,7 +70,7 @@ def is_table(path: str | Path) -> bool:
     return Path(path).is_file() and format_of(Path(path)) in READERS
 
 
-def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> Frame:
+def read_frame(path: str | Path, wanted: ReadOptions, text: Collection[str] = ()) -> Frame:
     """Read a CSV or Parquet file with the types that its columns have.
 
     A text file may be compressed. Columns in ``text``, and those with leading zeros, are kept as they are written. A damaged
@@ -84,14 +84,14 @@ def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> 
     return frame
 
 
-def _parquet(path: Path, wanted: Wanted, _: Collection[str]) -> Frame:
+def _parquet(path: Path, wanted: ReadOptions, _: Collection[str]) -> Frame:
     found = list(batches(path, wanted, wanted.block))
     if not found:
         raise DataError(f"{path}: holds no examples")
     return Frame(path, pyarrow_for(path).Table.from_batches(found))
 
 
-def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
+def _csv(path: Path, wanted: ReadOptions, text: Collection[str]) -> Frame:
     pyarrow_for(path, "Tables")
     errors: list[EncodingError] = []
     for encoding in _encodings(wanted):
@@ -102,14 +102,14 @@ def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
     raise errors[0]
 
 
-def _encodings(wanted: Wanted) -> Iterator[str | None]:
+def _encodings(wanted: ReadOptions) -> Iterator[str | None]:
     """Yield the encoding that the user names, or else UTF-8 (or that of a byte order mark) and then others."""
     yield wanted.encoding
     if wanted.encoding is None:
         yield from OTHERS
 
 
-def _read(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
+def _read(path: Path, wanted: ReadOptions, text: Collection[str]) -> Frame:
     import pyarrow as pa
 
     from dualnewton.io.arrow_csv import typed
@@ -126,18 +126,12 @@ def _read(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
         if "UTF8" in str(error):
             raise not_text(path, layout.encoding, "in a column of text") from None
         raise _fault(path, layout, error) from None
-    if any(_is_binary(field.type) for field in table.schema):
+    if any(is_type(field.type, "binary", coded=True) for field in table.schema):
         raise not_text(path, layout.encoding, "in a column of text")
     last = table.slice(max(table.num_rows - 1, 0)).to_pylist()
     if any(isinstance(value, str) and "\n" in value for row in last for value in row.values()):
         _check(path, layout)  # Arrow ends a quote that is not closed at the end of the file
     return Frame(path, table, layout.has_names, layout)
-
-
-def _is_binary(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_binary(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _fault(path: Path, layout: Layout, error: Exception) -> DataError:
@@ -154,7 +148,7 @@ def _check(path: Path, layout: Layout) -> None:
     from dualnewton.io.tables import lines_of
 
     wanted = len(layout.names)
-    with lines_of(path, layout, Wanted()) as lines:
+    with lines_of(path, layout, ReadOptions()) as lines:
         for number, row in lines:
             if len(row) != wanted:
                 raise DataError(f"{path}, line {number}: expected {wanted} values, found {len(row)}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from dualnewton.io.streams import reading, stem
 from dualnewton.io.words import MISSING, TARGETS, are_codes, is_number
 
@@ -56,7 +56,7 @@ class Layout:
     longest: int = 0  # length of the longest of the first lines
 
 
-def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
+def layout_of(path: Path, wanted: ReadOptions, member: str | None = None) -> Layout:
     """Find the layout of a file; options in ``wanted`` take precedence.
 
     A beginning that is not text in the encoding of ``wanted``, UTF-8 by default, is an ``EncodingError``; an empty file is a
@@ -77,7 +77,7 @@ def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
     return Layout(encoding, delimiter, decimal, names, has_names, blank, codes, max(map(len, lines)))
 
 
-def _beginning(path: Path, wanted: Wanted, member: str | None) -> tuple[str, list[str]]:
+def _beginning(path: Path, wanted: ReadOptions, member: str | None) -> tuple[str, list[str]]:
     """Return the encoding and the first lines of a file: at least the first two, however long they are."""
     head, given, complete = b"", checked_encoding(wanted.encoding), False
     with reading(path, member=member) as stream:
@@ -115,7 +115,7 @@ def checked_decimal(mark: str | None) -> str | None:
     return mark
 
 
-def are_names(first: Sequence[str], wanted: Wanted) -> bool:
+def are_names(first: Sequence[str], wanted: ReadOptions) -> bool:
     """Return True if the first line is a header: none of its values is a number, or one is a requested or known name."""
     asked = {
         name for name in (wanted.target, wanted.weights, wanted.offset) if isinstance(name, str) and not is_number(name)

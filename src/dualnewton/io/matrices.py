@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.io import arrays
-from dualnewton.io.arrays import Members, labels, matrix, vector, vector_file
-from dualnewton.io.dataset import DataError, Dataset
-from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_file
+from dualnewton.io.arrays import Members, labels, matrix, require_one_each, vector, vector_file
+from dualnewton.io.dataset import OPTIONS, DataError, Dataset
+from dualnewton.io.source import ReadOptions, check_width, refuse_zero_based, separate_files
 
 LABELS, WEIGHTS, OFFSET, NAMES = "y", "sample_weight", "offset", "feature_names"
 """The names of the labels, weights, offsets and feature names in an npz file, and in files beside an npy file (NAME.y.npy)."""
@@ -37,14 +37,14 @@ def arrays_beside(path: Path) -> dict[str, np.ndarray]:
     return {name: arrays.npy(beside(path, name)) for name in names if beside(path, name).is_file()}
 
 
-def npy(path: Path, wanted: Wanted) -> Dataset:
+def npy(path: Path, wanted: ReadOptions) -> Dataset:
     """Memory-map a dense matrix; its labels are a column, or the file NAME.y.npy in the same folder."""
     refuse_zero_based(path, wanted)
     entries = arrays_beside(path)
     return dense(path, matrix(path, arrays.npy(path)), entries, wanted)
 
 
-def npz(path: Path, wanted: Wanted) -> Dataset:
+def npz(path: Path, wanted: ReadOptions) -> Dataset:
     """Open a dense matrix X, or the arrays of a sparse one, with the labels y."""
     refuse_zero_based(path, wanted)
     members = entries_of(path, Members(path))
@@ -71,7 +71,7 @@ def has_compressed_rows(path: Path, members: Any) -> bool:
     return not absent
 
 
-def sparse_width(path: Path, d: int, wanted: Wanted) -> int:
+def sparse_width(path: Path, d: int, wanted: ReadOptions) -> int:
     """Return the number of features of a sparse matrix of d columns: the requested one, if it is not smaller."""
     if wanted.n_features is not None and wanted.n_features < d:
         raise DataError(f"{path}: has {d} features, so n_features must be at least that, got {wanted.n_features}")
@@ -86,7 +86,7 @@ def dense(
     path: Path,
     X: Any,
     entries: Any,
-    wanted: Wanted,
+    wanted: ReadOptions,
     column_of: Callable[[Any, int], np.ndarray] = lambda X, j: np.asarray(X[:, j]),
     features_of: Callable[[Any, np.ndarray], Any] = lambda X, rest: np.ascontiguousarray(X[:, rest]),
 ) -> Dataset:
@@ -105,7 +105,7 @@ def dense(
     entries = ChainMap({LABELS: column_of(X, column)}, entries)
     if NAMES in entries and entries[NAMES].shape == X.shape[1:]:
         entries[NAMES] = entries[NAMES][rest]
-    found = finished(path, features_of(X, rest), entries, Wanted(None, wanted.weights, wanted.offset))
+    found = finished(path, features_of(X, rest), entries, ReadOptions(None, wanted.weights, wanted.offset))
     return replace(found, target=f"the column {column}")
 
 
@@ -120,7 +120,7 @@ def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None
     return number % d if -d <= number < d else None
 
 
-def finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
+def finished(path: Path, X: Any, entries: Any, wanted: ReadOptions) -> Dataset:
     """Return the data set of a matrix with the labels, weights, offsets and names among the entries."""
     n, d = X.shape
     y, target_text = None, None
@@ -134,32 +134,25 @@ def finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
             raise DataError(
                 f"{path}: target={entry!r} is neither an array ({', '.join(entries)}) nor one of {d} columns"
             )
-    beside = {
-        WEIGHTS: _numbers(path, entries, n, WEIGHTS, "weights", wanted.weights),
-        OFFSET: _numbers(path, entries, n, OFFSET, "offset", wanted.offset),
-    }
-    names = None
+    names, numbers = None, _numbers(path, entries, n, wanted)
     if NAMES in entries:
         found = labels(path, entries[NAMES])
         if found.dtype.kind != "U" or len(found) > d:
             raise DataError(f"{path}: {NAMES} must be text, one name for each of {d} features, got {found.shape}")
         names = tuple(found.tolist()) if len(found) == d else None
-    return Dataset(X, y, **beside, feature_names=names, name=path.stem, target=target_text)
+    return Dataset(X, y, **numbers, feature_names=names, name=path.stem, target=target_text)
 
 
-def _numbers(path: Path, entries: Any, n: int, usual: str, option: str, asked: str | int | None) -> np.ndarray | None:
-    """Return the weights or offsets: the array with the usual name, or the one that the option names."""
-    name = usual if asked is None else str(asked)
-    if name in entries:
-        found = vector(path, name, entries[name])
-    elif (file := separate_file(path, option, asked, f"an array ({', '.join(entries)})")) is not None:
-        found = vector_file(file)
-    else:
-        return None
-    if len(found) != n:
-        raise DataError(
-            f"{path}: there must be one {option.removesuffix('s')} for each of {n} examples, got {len(found)}"
-        )
+def _numbers(path: Path, entries: Any, n: int, wanted: ReadOptions) -> dict[str, Any]:
+    """Return the weights and the offsets, by their field: arrays with this name, or the arrays or files that options name."""
+    names = {
+        name: name if (asked := getattr(wanted, option)) is None else str(asked) for name, option in OPTIONS.items()
+    }
+    found = {name: vector(path, entry, entries[entry]) for name, entry in names.items() if entry in entries}
+    files = separate_files(path, wanted, f"an array ({', '.join(entries)})", known=found)
+    found |= {name: vector_file(file) for name, file in files.items()}
+    for name, numbers in found.items():
+        require_one_each(files.get(name, path), name, numbers, n)
     return found
 
 

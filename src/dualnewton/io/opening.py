@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,13 +19,13 @@ import scipy.sparse as sp
 from dualnewton.files.npy import header
 from dualnewton.io import matrices, parquet
 from dualnewton.io.arrays import Members, faults, labels, vector, vector_file
-from dualnewton.io.dataset import DataError, Dataset
+from dualnewton.io.dataset import OPTIONS, VECTORS, DataError, Dataset
 from dualnewton.io.formats import SOURCES, format_of
 from dualnewton.io.gathered import Gathered, gather
-from dualnewton.io.pieces import Pieces, SpilledPieces
+from dualnewton.io.pieces import SpilledPieces
 from dualnewton.io.row_groups import ParquetSegment
 from dualnewton.io.segments import DenseSegment, SparseSegment
-from dualnewton.io.source import Wanted, refuse_zero_based
+from dualnewton.io.source import ReadOptions, refuse_zero_based
 from dualnewton.io.stored import SpilledFile, StoredArray, StoredFile, stored_array
 from dualnewton.matrix import ChunkedData
 from dualnewton.matrix.segments import Held, Segment
@@ -48,7 +49,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 class Options:
     """The options with which files are opened."""
 
-    wanted: Wanted  # options of the readers
+    wanted: ReadOptions  # options of the readers
     memory: int  # bytes of memory that the data set may use
     spill: Path | None  # folder for the rows of text files; that of the file by default
 
@@ -135,7 +136,7 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
     if "target" in arrays or "target" in files:
         words["target"] = False
     more: Any = {"n_features": n_features, "zero_based": zero_based, "encoding": encoding, "decimal": decimal}
-    wanted = Wanted(**(words | dict.fromkeys(files)), **more)
+    wanted = ReadOptions(**(words | dict.fromkeys(files)), **more)
     options = Options(wanted, bytes_of(memory), None if spill is None else Path(spill))
     given = source if isinstance(source, list | tuple) else [source]
     if given and not any(isinstance(each, str | os.PathLike) for each in given):
@@ -207,7 +208,7 @@ def _of_files(paths: Sequence[Path], options: Options) -> Dataset:
     name = paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name
     return Dataset(
         ChunkedData.of([each.X for each in datasets], options.gathered),
-        **{field: _joined([getattr(each, field) for each in datasets]) for field in ("y", "sample_weight", "offset")},
+        **{field: _joined([getattr(each, field) for each in datasets]) for field in VECTORS},
         feature_names=datasets[0].feature_names,
         name=name,
         target=datasets[0].target,
@@ -325,55 +326,37 @@ def _parquet(paths: Sequence[Path], options: Options) -> list[Dataset]:
 
 def _texts(paths: Sequence[Path], options: Options) -> list[Dataset]:
     """Parse text files once, into unnamed files."""
-    gathered = []
-    for path in paths:
-        spilled = _Spilled(path, options)
-        gathered.append((spilled, gather(SOURCES[format_of(path)](path, options.wanted), spilled)))
+    found = [gather(SOURCES[format_of(path)](path, options.wanted), partial(_spilled, path, options)) for path in paths]
     # Indices count from 0 in all files if they do in one.
-    shift = min(each.shift for _, each in gathered)
-    widths = [each.shape[1] + each.shift - shift for _, each in gathered]
-    d = (options.wanted.n_features or max(widths)) if gathered[0][1].is_sparse else None
-    return [_of_text(spilled, each, shift, d, options) for spilled, each in gathered]
+    shift = min(each.shift for each in found)
+    widths = [each.shape[1] + each.shift - shift for each in found]
+    d = (options.wanted.n_features or max(widths)) if found[0].is_sparse else None
+    return [_of_text(each, shift, d, options) for each in found]
 
 
-class _Spilled:
-    """Creates pieces of arrays that are stored in unnamed files: X, indices and ends of rows, in this order, then vectors."""
-
-    def __init__(self, path: Path, options: Options) -> None:
-        self.path, self.options, self.files = path, options, list[SpilledFile]()
-
-    def __call__(self) -> Pieces:
-        if len(self.files) >= 3:  # labels, weights and offsets are held in memory
-            return Pieces()
-        file = self.options.spilled(self.path)
-        self.files.append(SpilledFile(file, self.path))
-        if len(self.files) == 3:
-            file.write(np.zeros(1, np.int64).data)  # the start of the first row, before the ends of all
-        return SpilledPieces(file)
+def _spilled(path: Path, options: Options) -> SpilledPieces:
+    """Return pieces that are kept in an unnamed file."""
+    owner = SpilledFile(options.spilled(path), path)
+    return SpilledPieces(owner.file, owner)
 
 
-def _of_text(spilled: _Spilled, data: Gathered, shift: int, d: int | None, options: Options) -> Dataset:
-    for each in spilled.files:
-        each.file.flush()
-    vectors = {name: getattr(data, name) for name in ("y", "sample_weight", "offset")}
-    found: Any = {name: None if pieces is None else pieces.joined() for name, pieces in vectors.items()}
+def _of_text(data: Gathered, shift: int, d: int | None, options: Options) -> Dataset:
+    vectors: Any = {name: pieces.joined() for name, pieces in data.vectors.items()}
     more: Any = {"feature_names": data.feature_names, "name": data.name, "target": data.target}
     segment: Segment
     if d is None:
-        array = _spilled_array(spilled.files[0], data.X, data.shape)
-        segment = DenseSegment(array, options.size(data.shape[1], sparse=False))
+        segment = DenseSegment(_stored(data.X, data.shape), options.size(data.shape[1], sparse=False))
     else:
-        assert data.indices is not None
-        assert data.ends is not None
         shapes = (data.X.length,), (data.X.length,), (data.shape[0] + 1,)
-        own = zip(spilled.files, (data.X, data.indices, data.ends), shapes, strict=True)
-        segment = SparseSegment(_rows_of(_spilled_array(*each) for each in own), d, options.size(d, sparse=True), shift)
-    return Dataset(segment, **found, **more)
+        arrays = map(_stored, (data.X, data.indices, data.starts), shapes)
+        segment = SparseSegment(_rows_of(arrays), d, options.size(d, sparse=True), shift)
+    return Dataset(segment, **vectors, **more)
 
 
-def _spilled_array(file: SpilledFile, pieces: Pieces, shape: tuple[int, ...]) -> StoredArray:
-    assert isinstance(pieces, SpilledPieces)
-    return StoredArray(file, 0, shape, pieces.one_dtype())
+def _stored(pieces: Any, shape: tuple[int, ...]) -> StoredArray:
+    """Return the array whose pieces lie one after the other in an unnamed file."""
+    pieces.owner.file.flush()
+    return StoredArray(pieces.owner, 0, shape, pieces.one_dtype())
 
 
 def _rows_of(arrays: Iterable[StoredArray]) -> tuple[StoredArray, StoredArray, StoredArray]:
@@ -415,7 +398,7 @@ def _of_array(given: Any, number: int, options: Options) -> Segment:
 def _with_arrays(data: Dataset, arrays: dict[str, Any]) -> Dataset:
     """Return the data set with labels, weights and offsets that are given as arrays."""
     n, more = data.X.profile.n, dict[str, Any]()
-    for name, field in (("target", "y"), ("weights", "sample_weight"), ("offset", "offset")):
+    for field, name in {"y": "target", **OPTIONS}.items():
         if name in arrays:
             value = np.asarray(arrays[name])
             found = labels(Path(name), value) if field == "y" and value.ndim == 1 else value

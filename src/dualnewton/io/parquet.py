@@ -11,9 +11,10 @@ from typing import IO, Any
 import numpy as np
 
 from dualnewton.errors import MissingPackageError
+from dualnewton.files.npy import damage
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
-from dualnewton.io.dataset import damage
-from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
+from dualnewton.io.dataset import DataError
+from dualnewton.io.source import ReadOptions, Rows, Source, refuse_zero_based
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +35,17 @@ class ParquetSource(Source):
         X = np.empty((batch.num_rows, len(features)))
         for k, j in enumerate(features):
             X[:, k] = self.numbers(batch.column(j), j, before)
-        y = None if self.columns.target is None else self.labels(batch.column(self.columns.target), before)
-        beside = (self.columns.weights, self.columns.offset)
-        return Rows(X, y, *(None if j is None else self.numbers(batch.column(j), j, before) for j in beside))
+        return Rows(X, {name: self.vector(name, batch.column(j), before) for name, j in self.vectors.items()})
+
+    @property
+    def vectors(self) -> dict[str, int]:
+        """The columns of labels, weights and offsets, by their field of a data set."""
+        target = {} if self.columns.target is None else {"y": self.columns.target}
+        return target | dict(self.columns.numbers)
+
+    def vector(self, name: str, column: Any, before: int) -> np.ndarray:
+        """Return the labels, weights or offsets in a column; ``before`` counts the rows before it."""
+        return self.labels(column, before) if name == "y" else self.numbers(column, self.vectors[name], before)
 
     def numbers(self, column: Any, j: int, before: int) -> np.ndarray:
         """Return the values of column j as finite numbers; ``before`` counts the rows before them."""
@@ -57,7 +66,7 @@ class ParquetSource(Source):
         self.require_all(column, self.columns.target or 0, before)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if is_number(column.type):
+        if is_type(column.type, *NUMBERS):
             return self.numbers(column, self.columns.target or 0, before)
         return np.array(column.cast(pa.string()).to_pylist())
 
@@ -68,24 +77,24 @@ class ParquetSource(Source):
             raise missing(self.path, self.columns, j, f", row {before + at}", "null")
 
 
-def source(path: Path, wanted: Wanted) -> ParquetSource:
+def source(path: Path, wanted: ReadOptions) -> ParquetSource:
     """Read the names and types of the columns and assign their roles."""
     refuse_zero_based(path, wanted)
     with opened(path) as file, faults(path):
         schema = file.schema_arrow
     names = tuple(schema.names)
     columns = assign(path, names, True, wanted)
-    words = [j for j in columns.features.tolist() if not is_number(schema.field(j).type)]
+    words = [j for j in columns.features.tolist() if not is_type(schema.field(j).type, *NUMBERS)]
     if words:
         raise not_numbers(path, columns, words, "", schema.field(words[0]).type)
-    for j in (columns.weights, columns.offset):
-        if j is not None and not is_number(schema.field(j).type):
+    for j in columns.numbers.values():
+        if not is_type(schema.field(j).type, *NUMBERS):
             raise not_numbers(path, columns, [j], "", schema.field(j).type)
-    features, files = tuple(names[j] for j in columns.features), (columns.weights_file, columns.offset_file)
-    return ParquetSource(path, wanted, features, columns.target_text, *files, False, columns)
+    features = tuple(names[j] for j in columns.features)
+    return ParquetSource(path, wanted, features, columns.target_text, columns.files, False, columns)
 
 
-def batches(path: Path, wanted: Wanted, block: int) -> Iterator[Any]:
+def batches(path: Path, wanted: ReadOptions, block: int) -> Iterator[Any]:
     """Yield the record batches of a file, of about ``block`` bytes each, and report the share that is read."""
     with opened(path) as file, faults(path):
         rows, before = max(1, block // (8 * max(1, len(file.schema_arrow.names)))), 0
@@ -96,12 +105,16 @@ def batches(path: Path, wanted: Wanted, block: int) -> Iterator[Any]:
                 wanted.report(path.stat().st_size * before // max(1, file.metadata.num_rows))
 
 
-def is_number(kind: Any) -> bool:
-    """Whether a type of pyarrow is one of numbers."""
+NUMBERS = ("integer", "floating", "boolean", "decimal")
+"""Types of Arrow that are read as numbers."""
+
+
+def is_type(kind: Any, *names: str, coded: bool = False) -> bool:
+    """Whether a type of Arrow is one of these, such as "integer"; or, if ``coded``, codes of distinct values of such a type."""
     import pyarrow as pa
 
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    return any(test(kind) for test in tests)
+    kind = kind.value_type if coded and pa.types.is_dictionary(kind) else kind
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
 
 
 def pyarrow_for(path: Path, what: str = "Parquet files") -> Any:
@@ -131,4 +144,4 @@ def faults(path: Path) -> contextlib.AbstractContextManager[None]:
     import pyarrow as pa
 
     kinds = (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError)
-    return damage(path, "not a Parquet file that can be read, or damaged", kinds)
+    return damage(DataError, f"{path}: not a Parquet file that can be read, or damaged", kinds, errnos=())

@@ -57,11 +57,11 @@ class Pieces:
 
 
 class SpilledPieces(Pieces):
-    """Pieces that are kept in a file. The caller opens it empty, for reading and writing, and closes it."""
+    """Pieces that are kept in a file, which is open for reading and writing, and empty. Its ``owner`` closes it."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], owner: Any = None) -> None:
         super().__init__()
-        self._file = file
+        self._file, self.owner = file, owner
 
     def one_dtype(self) -> np.dtype:
         """Return the type of all pieces, which lie one after the other in the file."""

@@ -78,32 +78,23 @@ class ParquetSegment(Segment):
 
     def _copy(self, batch: Any, some: slice, rows: np.ndarray, before: int) -> None:
         """Copy these rows of a batch; ``before`` counts the rows of the file before the batch."""
-        places = {name: k for k, name in enumerate(batch.schema.names)}
         for k, (name, j) in enumerate(zip(self.names, self.numbers, strict=True)):
-            column = batch.column(places[name])
+            column = batch.column(name)
             self.source.require_all(column, j, before)
             rows[: some.stop - some.start, k] = column.to_numpy(zero_copy_only=False)[some]
 
     def beside(self) -> dict[str, np.ndarray]:
         """Read the labels, weights and offsets, by the names of the fields of a data set."""
-        columns = self.source.columns
-        roles = {"y": columns.target, "sample_weight": columns.weights, "offset": columns.offset}
-        wanted = {role: j for role, j in roles.items() if j is not None}
-        found, before = {role: Pieces() for role in wanted}, 0
-        if not wanted:
+        path, names = self.source.path, {name: self.source.columns.names[j] for name, j in self.source.vectors.items()}
+        found, before = {name: Pieces() for name in names}, 0
+        if not names:
             return {}
-        path, names = self.source.path, [columns.names[j] for j in wanted.values()]
         with self.file.opened() as raw, parquet.opened(path, raw) as file, parquet.faults(path):
-            for batch in file.iter_batches(columns=names):
-                places = {name: k for k, name in enumerate(batch.schema.names)}
-                for role, j in wanted.items():
-                    column = batch.column(places[columns.names[j]])
-                    numbers = (
-                        self.source.labels(column, before) if role == "y" else self.source.numbers(column, j, before)
-                    )
-                    found[role].append(numbers)
+            for batch in file.iter_batches(columns=list(names.values())):
+                for name, column in names.items():
+                    found[name].append(self.source.vector(name, batch.column(column), before))
                 before += batch.num_rows
-        return {role: pieces.joined() for role, pieces in found.items()}
+        return {name: pieces.joined() for name, pieces in found.items()}
 
 
 def _dtype(schema: Any, names: Sequence[str]) -> np.dtype:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from dualnewton.io.dataset import DataError
+from dualnewton.io.dataset import OPTIONS, DataError
 from dualnewton.io.streams import Report
 
 BLOCK = 1 << 22
@@ -20,7 +20,7 @@ NO_INDEX = 1 << 62
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadOptions:
     """The options of the user; the parameters are those of :func:`dualnewton.io.read` and :func:`dualnewton.io.open`."""
 
     target: str | int | bool | None = None
@@ -48,12 +48,10 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Consecutive examples: a dense block or sparse rows, with labels, weights and offsets if the file has them."""
+    """Consecutive examples: a dense block or sparse rows, and the vectors that the file has, by their field of a data set."""
 
     X: np.ndarray | SparseRows
-    y: np.ndarray | None = None
-    sample_weight: np.ndarray | None = None
-    offset: np.ndarray | None = None
+    vectors: Mapping[str, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.X.ends) if isinstance(self.X, SparseRows) else len(self.X)
@@ -64,12 +62,10 @@ class Source(ABC):
     """A file whose columns are known and whose examples can be read from the beginning any number of times."""
 
     path: Path
-    wanted: Wanted  # options of the user
+    wanted: ReadOptions  # options of the user
     feature_names: tuple[str, ...] | None = None  # names of the columns of X
     target: str | None = None  # description of where the labels are, such as "the column 'price'"
-    # Other files that hold the weights and the offsets.
-    weights_file: Path | None = None
-    offset_file: Path | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)  # other files that hold the weights or the offsets
     text_labels: bool = False  # whether labels that look like numbers are kept as text
 
     is_sparse = False
@@ -83,22 +79,29 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no sparse rows")
 
 
-def refuse_zero_based(path: Path, wanted: Wanted) -> None:
+def refuse_zero_based(path: Path, wanted: ReadOptions) -> None:
     """Raise an error if ``zero_based`` is given for a format other than svmlight."""
     if wanted.zero_based is not None:
         raise DataError(f"{path}: zero_based is for svmlight files, got {wanted.zero_based!r}")
 
 
-def check_width(path: Path, d: int, wanted: Wanted) -> None:
+def check_width(path: Path, d: int, wanted: ReadOptions) -> None:
     """Raise an error if a dense file does not have the requested number of features."""
     if wanted.n_features not in (None, d):
         raise DataError(f"{path}: has {d} features, expected n_features={wanted.n_features}")
 
 
-def separate_file(path: Path, name: str, asked: str | int | None, what: str) -> Path | None:
-    """Return the separate file that the option ``name`` gives, or None; raise an error if the file does not exist."""
-    if asked is None:
-        return None
-    if isinstance(asked, str) and Path(asked).is_file():
-        return Path(asked)
-    raise DataError(f"{path}: {name}={asked!r} is neither {what} nor a file")
+def separate_files(path: Path, wanted: ReadOptions, what: str, known: Collection[str] = ()) -> dict[str, Path]:
+    """Return the separate files of the weights and the offsets, by their field, without the fields that are ``known``.
+
+    An option that names no file is an error; ``what`` says what else it could have named.
+    """
+    files = {}
+    for name, option in OPTIONS.items():
+        asked = getattr(wanted, option)
+        if asked is None or name in known:
+            continue
+        if not isinstance(asked, str) or not Path(asked).is_file():
+            raise DataError(f"{path}: {option}={asked!r} is neither {what} nor a file")
+        files[name] = Path(asked)
+    return files

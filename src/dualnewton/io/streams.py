@@ -13,13 +13,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from dualnewton.files.npy import damage
 from dualnewton.io.dataset import DataError
+
+try:
+    from lzma import LZMAError
+except ImportError:  # some builds of Python lack the module
+    LZMAError = EOFError  # type: ignore[assignment, misc]
 
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
 """The first bytes of a compressed file, and the module that reads it."""
 
 SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 """The module by suffix of the file name. Only writing uses it; reading detects the compression by the first bytes."""
+
+FAULTS = (EOFError, zlib.error, zipfile.BadZipFile, LZMAError)
+"""Exceptions of the modules above for damaged files."""
 
 BUFFER = 1 << 16
 """Bytes of the read buffer."""
@@ -73,24 +82,11 @@ class _Watched(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
+        with damage(DataError, f"{self.path}: the compressed file is damaged or cut short", FAULTS, errnos=()):
             count = self.inner.readinto(buffer)
-        except (EOFError, zlib.error, zipfile.BadZipFile) as error:
-            raise self._damage(error) from None
-        except OSError as error:
-            if error.errno is not None:  # an error of the system, not of the content
-                raise
-            raise self._damage(error) from None
-        except Exception as error:
-            if type(error).__name__ != "LZMAError":  # compared by name, since some Python builds lack the module lzma
-                raise
-            raise self._damage(error) from None
         if self.report is not None:
             self.report(self.file.tell())
         return int(count or 0)
-
-    def _damage(self, error: Exception) -> DataError:
-        return DataError(f"{self.path}: the compressed file is damaged or cut short ({error})")
 
 
 @contextlib.contextmanager

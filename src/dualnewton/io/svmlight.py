@@ -25,7 +25,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows, Wanted, separate_file
+from dualnewton.io.source import NO_INDEX, ReadOptions, Rows, Source, SparseRows, separate_files
 from dualnewton.io.streams import reading
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -99,19 +99,14 @@ class SvmlightSource(Source):
         return shift, d if asked is None else asked
 
 
-def source(path: Path, wanted: Wanted) -> SvmlightSource:
+def source(path: Path, wanted: ReadOptions) -> SvmlightSource:
     """Return the source of a svmlight file, whose labels are at the beginning of each line."""
     if wanted.target is not None and wanted.target is not False:
         raise DataError(
             f"{path}: target={wanted.target!r} is not allowed, a svmlight file has its labels first in each line"
         )
-    return SvmlightSource(
-        path,
-        wanted,
-        target="the first number of each line",
-        weights_file=separate_file(path, "weights", wanted.weights, "anything in a svmlight file"),
-        offset_file=separate_file(path, "offset", wanted.offset, "anything in a svmlight file"),
-    )
+    files = separate_files(path, wanted, "anything in a svmlight file")
+    return SvmlightSource(path, wanted, target="the first number of each line", files=files)
 
 
 def _texts(stream: BinaryIO, size: int, path: Path) -> Iterator[bytes]:
@@ -190,7 +185,7 @@ def by_lines(text: bytes, lowest: int) -> Rows:
     least, most = (int(columns.min()), int(columns.max())) if entries else (NO_INDEX, -1)
     values = np.array([value for _, value in entries], dtype=np.float64)
     X = SparseRows(values, _narrow(columns, most), np.array(ends, dtype=np.int64), least, most)
-    return Rows(X, np.array(labels, dtype=np.float64))
+    return Rows(X, {"y": np.array(labels, dtype=np.float64)})
 
 
 # A block at a time: the compiled kernel -------------------------------------------------------------------------------
@@ -223,7 +218,7 @@ def by_kernel(text: bytes, lowest: int) -> Rows:
         if ((columns[1:] == columns[:-1]) & (rows[1:] == rows[:-1])).any():
             return _by_specification(text, lowest, 0)
     X = SparseRows(values, _narrow(columns, found.most), ends, found.least, found.most)
-    return Rows(X, labels[: found.rows])
+    return Rows(X, {"y": labels[: found.rows]})
 
 
 def _by_specification(text: bytes, lowest: int, start: int) -> Rows:

@@ -23,7 +23,7 @@ import numpy as np
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
 from dualnewton.io.dataset import DataError
 from dualnewton.io.layout import Layout, layout_of, not_text
-from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
+from dualnewton.io.source import ReadOptions, Rows, Source, refuse_zero_based
 from dualnewton.io.streams import reading
 from dualnewton.io.words import MISSING
 
@@ -53,9 +53,7 @@ class TableSource(Source):
             from dualnewton.io.arrow_csv import NotPlainError, plain_blocks
 
             try:
-                for rows in plain_blocks(
-                    self.path, self.columns, self.layout, self.wanted, self.member, self.text_labels
-                ):
+                for rows in plain_blocks(self):
                     yield rows
                     done += len(rows)
                 return
@@ -81,9 +79,9 @@ class TableSource(Source):
         X = self._numbers(texts)
         if X is None:
             raise self._fault(lines)
-        y = None if self.columns.target is None else self._labels(lines)
-        weights, offset = (self._column_of_numbers(lines, j) for j in (self.columns.weights, self.columns.offset))
-        return Rows(X.reshape(len(lines), len(features)), y, weights, offset)
+        vectors = {} if self.columns.target is None else {"y": self._labels(lines)}
+        vectors |= {name: self._column_of_numbers(lines, j) for name, j in self.columns.numbers.items()}
+        return Rows(X.reshape(len(lines), len(features)), vectors)
 
     def _labels(self, lines: list[Line]) -> np.ndarray:
         """Return the labels as numbers if all labels of the block are numbers, else as text."""
@@ -91,10 +89,8 @@ class TableSource(Source):
         numbers = None if self.text_labels else self._numbers(texts)
         return np.array(texts) if numbers is None else numbers
 
-    def _column_of_numbers(self, lines: list[Line], j: int | None) -> np.ndarray | None:
-        """Return the weights or offsets, if there is such a column."""
-        if j is None:
-            return None
+    def _column_of_numbers(self, lines: list[Line], j: int) -> np.ndarray:
+        """Return the weights or offsets."""
         numbers = self._numbers(self._column(lines, j))
         if numbers is None:
             raise self._fault(lines, j)
@@ -129,18 +125,17 @@ class TableSource(Source):
         return not_numbers(self.path, self.columns, words, where, text)
 
 
-def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource:
+def source(path: Path, wanted: ReadOptions, member: str | None = None) -> TableSource:
     """Find the layout of a table and the roles of its columns."""
     refuse_zero_based(path, wanted)
     layout = layout_of(path, wanted, member)
     columns = assign(path, layout.names, layout.has_names, wanted)
     features = tuple(layout.names[j] for j in columns.features) if layout.has_names else None
-    files = columns.weights_file, columns.offset_file
-    return TableSource(path, wanted, features, columns.target_text, *files, False, columns, layout, member)
+    return TableSource(path, wanted, features, columns.target_text, columns.files, False, columns, layout, member)
 
 
 @contextlib.contextmanager
-def lines_of(path: Path, layout: Layout, wanted: Wanted, member: str | None = None) -> Iterator[Iterator[Line]]:
+def lines_of(path: Path, layout: Layout, wanted: ReadOptions, member: str | None = None) -> Iterator[Iterator[Line]]:
     """Open a table as an iterator of (line number, values); blank lines are skipped."""
     with reading(path, wanted.report, member) as stream:
         text = io.TextIOWrapper(stream, encoding=layout.encoding, newline="")

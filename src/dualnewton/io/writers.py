@@ -32,6 +32,9 @@ ALIGNED = 64
 PADDING = 0xD935
 """Identifier of an extra field of a zip header that only contains padding; Android's zipalign uses the same identifier."""
 
+LAST = {OFFSET: OFFSET, WEIGHTS: WEIGHTS, LABELS: TARGETS[0]}
+"""The last columns of a table, and their names: offsets, weights and labels, as far as there are any."""
+
 Write = Callable[[Gathered, Path, Any], None]
 
 
@@ -41,7 +44,7 @@ def npz(data: Gathered, path: Path, dtype: Any) -> None:
     n, d = data.shape
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         add = partial(_member, archive, file)
-        if data.indices is None or data.ends is None:
+        if data.indices is None or data.starts is None:
             add("X", (n, d), dtype, data.X.drain())
         else:
             index = np.dtype(data.index_dtype)
@@ -49,7 +52,7 @@ def npz(data: Gathered, path: Path, dtype: Any) -> None:
             add("data", (data.X.length,), dtype, data.X.drain())
             shifted = (part - data.shift for part in data.indices.drain())
             add("indices", (data.indices.length,), index, shifted)
-            add("indptr", (n + 1,), index, itertools.chain([np.zeros(1, index)], data.ends.drain()))
+            add("indptr", (n + 1,), index, data.starts.drain())
         for name, shape, kind, parts in _beside(data):
             add(name, shape, kind, parts)
 
@@ -62,14 +65,13 @@ def npy(data: Gathered, path: Path, dtype: Any) -> None:
         matrix = files.enter_context(replacing(path))
         for name, shape, kind, parts in _beside(data):
             _array(files.enter_context(replacing(beside(path, name))), shape, kind, parts)
-        bare = replace(data, y=None, sample_weight=None, offset=None)
-        _array(matrix, data.shape, dtype, (X for X, _ in dense(bare)))
+        _array(matrix, data.shape, dtype, (rows.X for rows in dense(replace(data, vectors={}))))
 
 
 def svmlight(data: Gathered, path: Path, dtype: Any) -> None:
     """Write lines of label and index:value with indices from 1; the zeros of dense rows are omitted."""
-    if data.y is None or data.y.dtype.kind == "U":
-        found = "none" if data.y is None else "text"
+    if LABELS not in data.vectors or data.vectors[LABELS].dtype.kind == "U":
+        found = "text" if LABELS in data.vectors else "none"
         raise DataError(f"{path}: a svmlight file needs labels that are numbers, the data have {found}")
     with replacing(path) as file, compressing(file, path) as out:
         for rows in data.rows():
@@ -84,8 +86,8 @@ def table(data: Gathered, path: Path, dtype: Any) -> None:
         text = io.TextIOWrapper(out, encoding="utf-8", newline="")
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerow(names)
-        for X, rows in dense(data):
-            columns = [part.tolist() for part in (rows.offset, rows.sample_weight, rows.y) if part is not None]
+        for rows in dense(data):
+            X, columns = rows.X, [rows.vectors[name].tolist() for name in LAST if name in rows.vectors]
             for k, row in enumerate(X.astype(dtype, copy=False).astype(str) if dtype == np.float32 else X.tolist()):
                 writer.writerow([*row, *(column[k] for column in columns)])
         text.detach()
@@ -97,9 +99,9 @@ def parquet(data: Gathered, path: Path, dtype: Any) -> None:
     names = _names(data, path)
     with replacing(path) as file, contextlib.ExitStack() as closing:
         writer: Any = None
-        for X, rows in dense(data):
-            columns = [np.ascontiguousarray(X[:, j], dtype=dtype) for j in range(X.shape[1])]
-            columns += [part for part in (rows.offset, rows.sample_weight, rows.y) if part is not None]
+        for rows in dense(data):
+            columns = [np.ascontiguousarray(column, dtype=dtype) for column in rows.X.T]
+            columns += [rows.vectors[name] for name in LAST if name in rows.vectors]
             batch = pa.record_batch([pa.array(column) for column in columns], names=names)
             writer = writer or closing.enter_context(pa.parquet.ParquetWriter(file, batch.schema))
             writer.write_batch(batch)
@@ -116,7 +118,7 @@ def header(shape: tuple[int, ...], dtype: Any) -> bytes:
     return stream.getvalue()
 
 
-def dense(data: Gathered) -> Iterator[tuple[np.ndarray, Rows]]:
+def dense(data: Gathered) -> Iterator[Any]:
     """Yield dense rows, at most BLOCK bytes of float64 at a time, since sparse rows grow when they become dense."""
     d = data.shape[1]
     few = max(1, BLOCK // (8 * d))
@@ -124,8 +126,7 @@ def dense(data: Gathered) -> Iterator[tuple[np.ndarray, Rows]]:
         for at in range(0, len(rows), few):
             some = slice(at, min(at + few, len(rows)))
             X = _spread(rows.X, some, d) if isinstance(rows.X, SparseRows) else rows.X[some]
-            parts = (None if part is None else part[some] for part in (rows.y, rows.sample_weight, rows.offset))
-            yield X, Rows(X, *parts)
+            yield Rows(X, {name: part[some] for name, part in rows.vectors.items()})
 
 
 def _spread(rows: SparseRows, some: slice, d: int) -> np.ndarray:
@@ -138,7 +139,7 @@ def _spread(rows: SparseRows, some: slice, d: int) -> np.ndarray:
 
 
 def _lines(rows: Rows, dtype: Any) -> Iterator[str]:
-    y = [_label(float(label)) for label in np.asarray(rows.y).tolist()]
+    y = [_label(float(label)) for label in rows.vectors[LABELS].tolist()]
     if isinstance(rows.X, SparseRows):
         starts = [0, *rows.X.ends.tolist()]
         pairs = [(rows.X.indices[a:b], rows.X.data[a:b]) for a, b in itertools.pairwise(starts)]
@@ -156,8 +157,7 @@ def _label(number: float) -> str:
 def _names(data: Gathered, path: Path) -> list[str]:
     """Return the names of all columns of a table, including those of the offsets, weights and labels."""
     names = list(data.feature_names or (f"x{j}" for j in range(data.shape[1])))
-    there = {OFFSET: data.offset, WEIGHTS: data.sample_weight, TARGETS[0]: data.y}
-    more = [name for name, part in there.items() if part is not None]
+    more = [LAST[name] for name in LAST if name in data.vectors]
     if taken := set(names).intersection(more):
         raise DataError(
             f"{path}: a feature is named {taken.pop()!r}, which the table uses for another column: rename the feature"
@@ -170,9 +170,8 @@ Part = tuple[str, tuple[int, ...], np.dtype, Iterable[np.ndarray]]
 
 def _beside(data: Gathered) -> Iterator[Part]:
     """Yield the name, shape, type and pieces of the labels, weights, offsets and feature names that the data set has."""
-    for name, pieces in ((LABELS, data.y), (WEIGHTS, data.sample_weight), (OFFSET, data.offset)):
-        if pieces is not None:
-            yield name, (pieces.length,), pieces.dtype, pieces.drain()
+    for name, pieces in data.vectors.items():
+        yield name, (pieces.length,), pieces.dtype, pieces.drain()
     if data.feature_names is not None:
         names = np.array(data.feature_names)
         yield NAMES, names.shape, names.dtype, [names]
@@ -180,9 +179,9 @@ def _beside(data: Gathered) -> Iterator[Part]:
 
 def _refuse_unrelated_files(data: Gathered, path: Path, entries: tuple[str, ...]) -> None:
     """Raise an error if an existing file would be read as labels, weights, offsets or names that the new file does not have."""
-    there = {LABELS: data.y, WEIGHTS: data.sample_weight, OFFSET: data.offset, NAMES: data.feature_names}
+    there = {*data.vectors, *(() if data.feature_names is None else (NAMES,))}
     for name in entries:
-        if there[name] is None and beside(path, name).exists():
+        if name not in there and beside(path, name).exists():
             raise DataError(f"{path}: {beside(path, name)} exists and would be read as its {name}: remove it first")
 
 

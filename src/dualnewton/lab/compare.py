@@ -15,9 +15,10 @@ from dualnewton.lab.contenders import ALL_PEERS, RATIOS, SHOWN, Attempt, Match, 
 from dualnewton.lab.peers import Peer
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
-from dualnewton.lab.report.environment import environment, version
+from dualnewton.lab.report.environment import environment
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.planner import METHODS, plan
+from dualnewton.run.checkpoint import installed_version
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
 from dualnewton.validation import finite_or_none
@@ -178,7 +179,7 @@ def section(rows: Sequence[Row]) -> Section:
         tables=[table_of(rows)],
         columns=("contender", "package", "version", "tol", "seconds", "iterations", "suboptimality"),
         records=[
-            (row.name, row.by, version(row.by), one.tol, one.seconds, one.iterations, one.suboptimality)
+            (row.name, row.by, installed_version(row.by), one.tol, one.seconds, one.iterations, one.suboptimality)
             for row in rows
             for one in row.attempts
         ],

@@ -183,11 +183,11 @@ def sklearn_ridge(solver: str) -> Callable[[Task], Any]:
     return made("sklearn.linear_model.Ridge", lambda task: {**_sklearn(task), "alpha": task.lam_n}, solver=solver)
 
 
-def sklearn_elastic_net(task: Task) -> Any:
-    """Return scikit-learn's ElasticNet, which runs coordinate descent."""
-    from sklearn.linear_model import ElasticNet
-
-    return ElasticNet(alpha=task.lam_n / task.n, l1_ratio=task.l1_ratio, **_sklearn(task))
+sklearn_elastic_net = made(
+    "sklearn.linear_model.ElasticNet",
+    lambda task: {**_sklearn(task), "alpha": task.lam_n / task.n, "l1_ratio": task.l1_ratio},
+)
+"""The constructor of scikit-learn's ElasticNet, which runs coordinate descent."""
 
 
 def sklearn_glm(kind: str, solver: str) -> Callable[[Task], Any]:

@@ -219,7 +219,7 @@ class Loss(RoundingErrors):
         """Return for each label whether the loss is defined for it."""
         return np.isfinite(y)
 
-    def kinks(self, y: Array) -> tuple[Kink, ...]:  # noqa: ARG002
+    def kinks(self, y: Array) -> tuple[Kink, ...]:
         """Return the kinks of φ(·; y) from left to right; none for a smooth loss.
 
         If the slopes at the kinks cover the whole domain of φ*, then φ is piecewise linear, and a fit with a quadratic penalty
@@ -306,7 +306,7 @@ class Loss(RoundingErrors):
         low, high = self.domain(y)
         return -np.minimum(np.maximum(-alpha, low), high)  # branch-free, unlike np.clip
 
-    def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Return a point near α with Σ c_i α_i = 0, by scaling down the entries of the sign with the larger weighted sum.
 
         −α_i stays in the domain of φ*, which is convex and contains 0 for every loss that is bounded below.
@@ -356,12 +356,7 @@ class Loss(RoundingErrors):
         return math.inf if math.isnan(total) else total  # NaN proves nothing
 
     def conjugates_along(
-        self,
-        alpha: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        *,
-        at_one: float,  # noqa: ARG002
+        self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, at_one: float
     ) -> Callable[[float], float]:
         """Return s ↦ Σ c_i φ*(−sα_i; y_i) for s ∈ (0, 1], given its value at s = 1."""
         return lambda s: self.conjugates(s * alpha, y, weights)

@@ -64,7 +64,7 @@ class LogLink(Loss):
     def value_terms(self, sizes: Sizes) -> float:
         return 2.0 * (self.exponentials(sizes) + sizes.margins * max(sizes.labels, math.sqrt(sizes.weight)))
 
-    def value_change(self, sizes: Sizes, y: Array) -> float:  # noqa: ARG002
+    def value_change(self, sizes: Sizes, y: Array) -> float:
         """Bound the change of Σ c_i φ(z_i) by errors e_i of the margins, which change an exponential by a factor e^{e_i}."""
         worst = sizes.largest_change
         if worst > 1.0:
@@ -76,7 +76,7 @@ class LogLink(Loss):
         """Return for each label whether it is nonnegative."""
         return np.isfinite(y) & (y >= 0.0)
 
-    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:  # noqa: ARG002
+    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b) = log Σ c_i y_i e^{−(p−1)z_i} − log Σ c_i e^{(2−p)z_i}, the zero of Σ c_i φ′(z_i + b).
 
         Where all labels of positive weight are zero the infimum is at −∞; the largest b at which every e^{(2−p)(z_i + b)}

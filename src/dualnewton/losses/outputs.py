@@ -71,10 +71,10 @@ class SquaredOutputs(Loss):
         missed = z - y
         return 0.5 * np.einsum("ik,ik->i", missed, missed), missed
 
-    def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return ones(z.shape, z)
 
-    def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:
         return t
 
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -90,22 +90,15 @@ class SquaredOutputs(Loss):
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
 
-    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:
         """Return ½ Σ c_i ‖y_i‖²; a subclass may have another value."""
         return 0.5 * labels if type(self) is SquaredOutputs else None
 
-    def rebalanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def rebalanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Subtract the weighted mean of each column."""
         return alpha - c @ alpha / c.sum()
 
-    def balancing_cost(
-        self,
-        sizes: Sizes,
-        y: np.ndarray,  # noqa: ARG002
-        c: np.ndarray | None,  # noqa: ARG002
-        *,
-        error: float,
-    ) -> tuple[float, float]:
+    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray | None, *, error: float) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         size = math.sqrt(float(sums @ sums))
@@ -122,12 +115,12 @@ class SquaredOutputs(Loss):
                 slopes[k, i] = missed
                 values[i] += 0.5 * missed * missed
 
-    def curvature_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> None:  # noqa: ARG002
+    def curvature_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> None:
         for k in range(len(z)):
             for i in range(values.size):
                 diagonal[k, i] = 1.0
 
-    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:  # noqa: ARG002
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:
         for i in range(values.size):
             values[i] = 0.0
         for k in range(len(u)):
@@ -142,34 +135,24 @@ class SquaredOutputs(Loss):
             raise DualnewtonError(f"y must have shape {(n, self.n_outputs)} for {self!r}, got {shape}")
         return frozen(by_columns(data_matrix("y", y).astype(np.float64, copy=False)))
 
-    def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return α: φ* is finite everywhere."""
         return alpha
 
-    def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Subtract the weighted mean of each column; twice, which removes the rounding error of the first mean."""
         for _ in range(2):
             alpha = alpha - c @ alpha / c.sum()
         return alpha
 
     def best_intercept(
-        self,
-        margins: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        *,
-        near: Any = 0.0,  # noqa: ARG002
+        self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0
     ) -> np.ndarray:
         """Return the weighted mean of y − z in each column."""
         return np.asarray(on_host(np.average(y - margins, axis=0, weights=weights)))
 
     def conjugates_along(
-        self,
-        alpha: np.ndarray,
-        y: np.ndarray,  # noqa: ARG002
-        weights: np.ndarray | None,
-        *,
-        at_one: float,
+        self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, at_one: float
     ) -> Callable[[float], float]:
         """Return s ↦ Σ c_i φ*(−sα_i) = s²A − sB, where A = ½ Σ c_i ‖α_i‖² and A − B is the value at s = 1."""
         squares = np.einsum("ik,ik->i", alpha, alpha)

@@ -79,7 +79,7 @@ class RoundingErrors:
         """Return the numbers that formulas compute from labels alone: the labels themselves."""
         return y
 
-    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:
         """Return Σ c_i |φ_i(0)| up to rounding, given Σ c_i and Σ c_i y_i², if these determine it; else None."""
         if not self.equal_at_zero:
             return None
@@ -96,7 +96,7 @@ class RoundingErrors:
         """Bound the sum over the examples of the absolute values of the terms of c_i φ(z_i)."""
         return abs(sizes.value) + 2.0 * max(sizes.below, 0.0)
 
-    def value_change(self, sizes: Sizes, y: Array) -> float | None:  # noqa: ARG002
+    def value_change(self, sizes: Sizes, y: Array) -> float | None:
         """Bound the change of Σ c_i φ(z_i) by errors of the margins; None if no bound is known, as for a loss without γ.
 
         A 1/γ-smooth loss has φ′² ≤ 2(φ − min φ)/γ, so that by Cauchy–Schwarz Σ c_i (|φ′_i e_i| + e_i²/2γ) is at most this.
@@ -111,7 +111,7 @@ class RoundingErrors:
         """Bound the sum of the absolute values of the terms of c_i φ*(−α_i): products of α and y, and others of one sign."""
         return sizes.conjugate + sizes.dual * (2.0 * sizes.labels + math.sqrt(sizes.weight))
 
-    def domain_distance(self, alpha: Array, y: Array, roundoff: Roundoff) -> float:  # noqa: ARG002
+    def domain_distance(self, alpha: Array, y: Array, roundoff: Roundoff) -> float:
         """Return by how much −α must be moved at most to lie in the domain of φ*: by 0, if φ* is infinite outside."""
         return 0.0
 
@@ -132,7 +132,7 @@ class RoundingErrors:
         low, high = self.domain(y)  # type: ignore[attr-defined]
         return -np.clip(-alpha, low, high)
 
-    def rebalanced(self, alpha: Array, y: Array, c: Array) -> Array:  # noqa: ARG002
+    def rebalanced(self, alpha: Array, y: Array, c: Array) -> Array:
         """Return a feasible point near α, whose Σ c_i α_i is zero in float64, with a sum that is zero in the type of α.
 
         The entries of the sign with the larger sum are scaled down: the domain of φ* is convex and contains 0.
@@ -141,14 +141,7 @@ class RoundingErrors:
         smaller = min(up, down)
         return np.where(alpha > 0.0, smaller / (up or 1.0), smaller / (down or 1.0)) * alpha
 
-    def balancing_cost(
-        self,
-        sizes: Sizes,
-        y: Array,  # noqa: ARG002
-        c: Array | None,  # noqa: ARG002
-        *,
-        error: float,
-    ) -> tuple[float, float]:
+    def balancing_cost(self, sizes: Sizes, y: Array, c: Array | None, *, error: float) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.
 
         With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity. The bounds

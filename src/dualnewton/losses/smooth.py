@@ -53,7 +53,7 @@ class Squared(Loss):
         total = 0.5 * float(np.vdot(alpha, mass)) - float(np.vdot(mass, y))
         return math.inf if math.isnan(total) else total  # NaN proves nothing
 
-    def sizes_at_zero(self, weight: float, labels: float) -> float | None:  # noqa: ARG002
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:
         """Return ½ Σ c_i y_i²; a subclass may have another value."""
         return 0.5 * labels if type(self) is Squared else None
 

@@ -93,7 +93,7 @@ class Softmax(Loss):
             values[part], slopes[part] = losses(z[part], y[part])
         return values, slopes
 
-    def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         curvature = np.empty(z.shape[::-1], like=z).T
         for part in blocks(z, z.shape[1]):
             p, largest, rest = softmax(z[part])
@@ -104,11 +104,11 @@ class Softmax(Loss):
     def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:
         return self.curvature_at(z, y)(t)
 
-    def curvature_at(self, z: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:  # noqa: ARG002
+    def curvature_at(self, z: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         p = softmax(z)[0]
         return lambda t: p * (t - np.einsum("ik,ik->i", p, t)[:, None])
 
-    def couplings(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+    def couplings(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return pair_products(probabilities(z)[0])
 
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -188,7 +188,7 @@ class Softmax(Loss):
                 p = diagonal[k, i]
                 diagonal[k, i] = values[i] if top[i] == k else p * (1.0 - p)
 
-    def couplings_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, pairs: np.ndarray) -> None:  # noqa: ARG002
+    def couplings_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, pairs: np.ndarray) -> None:
         p = np.empty(z.shape)
         softmax_by_columns(z, p)
         place = 0
@@ -261,12 +261,7 @@ class Softmax(Loss):
         return columns.T
 
     def best_intercept(
-        self,
-        margins: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        *,
-        near: Any = None,
+        self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = None
     ) -> np.ndarray:
         """Return the best intercepts, which are unique up to a common constant.
 

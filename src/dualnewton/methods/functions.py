@@ -31,20 +31,16 @@ class SmoothFunction(Protocol):
     @property
     def M(self) -> np.ndarray:
         """The matrix of the upper bound."""
-        ...
 
     @property
     def G(self) -> np.ndarray:
         """The matrix of the lower bound."""
-        ...
 
     def value(self, x: np.ndarray) -> float:
         """f(x)."""
-        ...
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """∇f(x)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

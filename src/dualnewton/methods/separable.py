@@ -67,13 +67,13 @@ class Zero(Separable):
     array([0., 0.])
     """
 
-    def value(self, x: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+    def value(self, x: Array, index: np.ndarray) -> Array:
         return np.zeros_like(x)
 
-    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
         return x
 
-    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
         return np.ones_like(x)
 
 
@@ -133,10 +133,10 @@ class Interval(Separable):
     def value(self, x: Array, index: np.ndarray) -> Array:
         return np.where((_at(self.lower, index) <= x) & (x <= _at(self.upper, index)), 0.0, np.inf)
 
-    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
         return np.clip(x, _at(self.lower, index), _at(self.upper, index))
 
-    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
         return ((_at(self.lower, index) < x) & (x < _at(self.upper, index))) * 1.0
 
 

@@ -70,25 +70,11 @@ class Bound(NamedTuple):
 
 
 class DualSums:
-    """The dual points of a group of problems and their sums over the rows.
+    """The dual points α of a group of problems and their sums over the rows.
 
-    Attributes
-    ----------
-    group : Group
-        The problems.
-    alpha : array with an entry per row
-        α.
-    products : array of shape (L, d)
-        Σ c_i r_ik a_iᵀ for the columns r of :func:`sum_columns`, problem by problem.
-    sums : array of shape (L,)
-        Σ c_i r_ik.
-    direction : array of the shape of α, optional
-        The balancing direction, by which α is corrected; the columns contain it as well. Without one, α is corrected by a
-        constant, if the loss allows it.
-    bar, balanced_bar : array with an entry per feature
-        ᾱ, and ᾱ of the balanced point once :meth:`bounds` has computed it.
-    steps : list of float
-        t, the multiples of the direction by which :meth:`bounds` has balanced each column of α; empty if α was balanced.
+    ``products`` (L, d) and ``sums`` (L,) are Σ c_i r_ik a_iᵀ and Σ c_i r_ik for the columns r of :func:`sum_columns`, problem by
+    problem. The balancing ``direction``, in the shape of α, is one of these columns; without one, α is corrected by a constant,
+    if the loss allows it.
     """
 
     def __init__(
@@ -100,6 +86,7 @@ class DualSums:
         direction: np.ndarray | None = None,
     ) -> None:
         self.group, self.alpha, self.products, self.sums, self.direction = group, alpha, products, sums, direction
+        # ᾱ, and ᾱ of the point that :meth:`bounds` has balanced by these multiples t of the direction, one for each column.
         self.bar = self.balanced_bar = products[self._place(0)] / group.scale
         self.steps: list[float] = []
 

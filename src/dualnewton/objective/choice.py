@@ -10,31 +10,16 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class ChoiceCertificate:
-    """Intervals for the mean scores that exact fits would have, and whether these prove the choice.
+    """Intervals for the mean scores that exact fits would have, and whether these prove the choice."""
 
-    Attributes
-    ----------
-    parameters : tuple of dicts
-        The values that were tried, in order of preference among equal scores.
-    scores : array of shape (values,)
-        Mean scores over the folds; larger is better.
-    lower, upper : arrays of shape (values,)
-        Bounds on the mean score if every model were the exact minimiser.
-    chosen : int
-        The index of the chosen value.
-    scoring : str
-        The name of the score.
-    reason : str
-        The reason why nothing is proved about some values, if any.
-    """
-
-    parameters: tuple[dict[str, Any], ...]
-    scores: np.ndarray
+    parameters: tuple[dict[str, Any], ...]  # the values that were tried, in order of preference among equal scores
+    scores: np.ndarray  # (values,) mean scores over the folds; larger is better
+    # (values,) bounds on the mean score if every model were the exact minimiser
     lower: np.ndarray
     upper: np.ndarray
-    chosen: int
-    scoring: str
-    reason: str = ""
+    chosen: int  # index of the chosen value
+    scoring: str  # name of the score
+    reason: str = ""  # why nothing is proved about some values, if that is so
 
     @property
     def rivals(self) -> np.ndarray:

@@ -57,9 +57,7 @@ def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
     roundoff = EXTENDED if full else replace(EXTENDED, terms=ULPS * DOUBLE)
     given: Any = {"roundoff": roundoff, "conjugates": 1.01 * sizes}
     rounding = rounding_bound(problem, pair.w, pair.intercept, alpha, primal, dual, **given)
-    return CertifiedPair(
-        pair.w, pair.intercept, pair.alpha, Certificate(primal, dual, rounding=rounding), scale=pair.scale
-    )
+    return replace(pair, certificate=Certificate(primal, dual, rounding=rounding))
 
 
 def sums(

@@ -40,14 +40,11 @@ from dualnewton.row_arrays import on_host
 SOME = 1024
 """Least number of rows whose mean is the origin of the moments (all rows if there are fewer)."""
 
-
 EXPANDED = 1 << 17
 """Entries up to which sparse rows are made dense to subtract their mean, so that nearly constant features keep their digits."""
 
-
 LOST = 64.0 * 2.0**-53
 """A feature is constant if its variance about the mean is below this fraction of Σ c_i x_ij²: the difference is rounding."""
-
 
 LAST = 8.0 * DOUBLE
 """Relative error of the last few operations of P and D."""

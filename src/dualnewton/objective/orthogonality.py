@@ -114,18 +114,9 @@ def independence(
 ) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
-    None if all proofs fail.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem, with any penalty.
-    room : row array, optional
-        m_i; ones by default.
-    one_sided : bool
-        Whether a dual point needs (Ãᵀcα)_j ≤ 0 only. Then a feature that depends on others has a constraint of its own.
-    gram : function, optional
-        Returns G of all rows. It is used instead of that of a few rows if all rows are not many more.
+    None if all proofs fail. ``room`` is m, ones by default. If ``one_sided``, a dual point needs (Ãᵀcα)_j ≤ 0 only: a feature
+    that depends on others then has a constraint of its own. ``gram`` returns G of all rows, which is used instead of that of a
+    few rows if all rows are not many more.
     """
     kept = varying(problem)
     if kept is None:

@@ -370,18 +370,15 @@ class Problem:
             pair = self.certified_pair(w, intercept, alpha)
             return (self.extended(pair) if exact else self.bounded(pair)).certificate
 
-    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
-        """Return the pair with a bound on the rounding errors of its certificate, if it has none."""
-        return self._bounded(pair, -np.inf)
+    def bounded(self, pair: CertifiedPair, tol: float | None = None) -> CertifiedPair:
+        """Return the pair with a bound on the rounding errors of its certificate, if it has none.
 
-    def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:
-        """Return the pair with such a bound, which need not be sharp where gap and errors are at most tol|P|."""
-        return self._bounded(pair, room_for(pair.certificate.primal, pair.certificate.dual, tol))
-
-    def _bounded(self, pair: CertifiedPair, enough: float) -> CertifiedPair:
+        With a ``tol`` the bound need not be sharp where gap and errors are at most tol|P|.
+        """
         found = pair.certificate
         if found.rounding is not None or len(pair.alpha) != self.n:
             return pair
+        enough = -np.inf if tol is None else room_for(found.primal, found.dual, tol)
         point = pair.w, pair.intercept, pair.alpha, found.primal, found.dual
         return pair.with_rounding(rounding_bound(self, *point, sizes=pair.sizes, enough=enough))
 
@@ -455,15 +452,11 @@ class AroundProblem:
         """Return the pair with its certificate recomputed in extended precision."""
         raise NotImplementedError(f"{type(self).__name__} has no extended_pair")
 
-    def bounded(self, pair: CertifiedPair) -> CertifiedPair:
+    def bounded(self, pair: CertifiedPair, tol: float | None = None) -> CertifiedPair:  # noqa: ARG002
         """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""
         if pair.certificate.rounding is not None or len(pair.alpha) != self.n:
             return pair
         return pair.with_rounding(*self.rounding_of(pair))
-
-    def bounded_within(self, pair: CertifiedPair, tol: float) -> CertifiedPair:  # noqa: ARG002
-        """Return the same as :meth:`bounded`, whatever the tolerance."""
-        return self.bounded(pair)
 
     @property
     def extends(self) -> bool:

@@ -61,22 +61,9 @@ def rounding_bound(
 ) -> float | None:
     """Return R such that P(w, b) − P* ≤ primal − dual + R in exact arithmetic; None if no bound is known.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    w, b, alpha : arrays
-        The model and the dual point.
-    primal, dual : float
-        P(w, b) and D(α) as computed from the data.
-    roundoff : Roundoff
-        The arithmetic in which they were computed; float64 by default.
-    conjugates : float, optional
-        Σ c_i |φ*(−α_i)|, if it is known; else it is bounded by D and the losses at z = 0.
-    sizes : DualSizes, optional
-        Sums over the dual point, if they are known.
-    enough : float
-        A bound up to this is returned without the norms of the features, from the norm of X alone.
+    ``primal`` and ``dual`` are P(w, b) and D(α) as computed from the data in the arithmetic ``roundoff``. If ``conjugates``,
+    Σ c_i |φ*(−α_i)|, is not given, it is bounded by D and the losses at z = 0; ``sizes`` are the sums over the dual point, if
+    they are known. A bound up to ``enough`` is returned without the norms of the features, from the norm of X alone.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,8 @@ def _bound(
     n, loss, primal, dual = unit.n, unit.loss, float(pair.certificate.primal), float(pair.certificate.dual)
     nothing = max(problem.view.zero, 0.0) if primal == 0.0 else 0.0
     known_sums: Sums | None = pair.sizes
-    of_alpha = known_sums.sizes if known_sums is not None else _sizes_of(problem, alpha)
+    of_alpha = known_sums and known_sums.sizes
+    of_alpha = of_alpha or dual_sizes(loss, alpha, unit.row_vectors, masses=unit.fit_intercept)
     analysis = _Analysis.of(unit, w, b, alpha, roundoff, of_alpha, unit.data.feature_norms)
     analysis.penalty = 0.0
     sizes = analysis._sizes(primal + nothing, dual, conjugates)
@@ -98,11 +99,6 @@ def _bound(
         return known + total + further / n, math.inf
     found = within_reach(unit, theta, excess)
     return (None, math.inf) if found is None else (known + found[0] / n, found[1])
-
-
-def _sizes_of(problem: Unpenalised, alpha: Any) -> DualSizes:
-    unit = problem.unit
-    return dual_sizes(unit.loss, alpha, unit.row_vectors, masses=unit.fit_intercept)
 
 
 def _growth(

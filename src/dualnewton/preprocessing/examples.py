@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.io import Dataset
-from dualnewton.io.arrays import vector_file
+from dualnewton.io.arrays import require_one_each, vector_file
 from dualnewton.io.columns import assign
+from dualnewton.io.dataset import OPTIONS, VECTORS
 from dualnewton.io.frames import Frame
-from dualnewton.io.source import Wanted
+from dualnewton.io.source import ReadOptions
 from dualnewton.preprocessing import notations, values
 
 
@@ -34,34 +34,26 @@ class Examples:
 
     def some(self, rows: np.ndarray) -> Examples:
         """Return the rows with these indices."""
-        vectors = {name: getattr(self, name) for name in ("y", "sample_weight", "offset")}
-        picked: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vectors.items()}
+        picked: Any = {name: own[rows] for name in VECTORS if (own := getattr(self, name)) is not None}
         return replace(self, frame=self.frame.rows(rows), **picked)
 
     def dataset(self, X: Any, names: tuple[str, ...]) -> Dataset:
         """Return a data set with the matrix X of these rows."""
-        return Dataset(
-            X,
-            self.y,
-            sample_weight=self.sample_weight,
-            offset=self.offset,
-            feature_names=names,
-            name=self.frame.path.stem,
-            target=self.target,
-        )
+        vectors: Any = {name: getattr(self, name) for name in VECTORS}
+        return Dataset(X, **vectors, feature_names=names, name=self.frame.path.stem, target=self.target)
 
 
-def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examples:
+def examples_of(frame: Frame, wanted: ReadOptions, *, labelled: bool = True) -> Examples:
     """Find target, weights and offsets of a table, and leave out rows without a target if one is required.
 
     ``wanted`` names their columns, as for :func:`dualnewton.io.read`.
     """
     columns = assign(frame.path, frame.names, frame.has_names, wanted)
     features = tuple(frame.names[j] for j in columns.features)
-    vectors: dict[str, Any] = {
-        "sample_weight": _vector(frame, "weight", columns.weights, columns.weights_file),
-        "offset": _vector(frame, "offset", columns.offset, columns.offset_file),
-    }
+    vectors: dict[str, Any] = {name: _column(frame, name, j) for name, j in columns.numbers.items()}
+    for field, file in columns.files.items():
+        vectors[field] = vector_file(file)
+        require_one_each(file, field, vectors[field], frame.table.num_rows)
     if columns.target is None:
         return Examples(frame, features, **vectors)
     name = frame.names[columns.target]
@@ -91,19 +83,10 @@ def labels(frame: Frame, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([*distinct, ""])[codes], codes >= 0
 
 
-def _vector(frame: Frame, what: str, column: int | None, file: Path | None) -> np.ndarray | None:
-    """Return the numbers in a column or a file, one for each row."""
-    if file is not None:
-        found = vector_file(file)
-        if len(found) != frame.table.num_rows:
-            raise DualnewtonError(
-                f"{file}: must have one {what} for each of {frame.table.num_rows} rows, has {len(found)}"
-            )
-        return found
-    if column is None:
-        return None
+def _column(frame: Frame, field: str, column: int) -> np.ndarray:
+    """Return the weights or offsets in a column."""
     found = values.numbers(frame.names[column], frame.table.column(column), frame.decimal)
     if np.isnan(found).any():
-        row = int(np.argmax(np.isnan(found)))
+        row, what = int(np.argmax(np.isnan(found))), OPTIONS[field].removesuffix("s")
         raise DualnewtonError(f"the {what}s in {frame.names[column]!r} must not be missing, as in row {row}")
     return found

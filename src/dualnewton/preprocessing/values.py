@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.io.parquet import is_type
 from dualnewton.preprocessing import notations
 
 DAY, HOUR = 86_400.0, 3_600.0
@@ -25,32 +26,22 @@ class Texts(NamedTuple):
 
 def is_text(column: Any) -> bool:
     """Return True if the values are text."""
-    import pyarrow as pa
-
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return is_type(column.type, "string", "large_string", "string_view", coded=True)
 
 
 def is_date(column: Any) -> bool:
     """Return True if the values are dates, with or without a time."""
-    import pyarrow as pa
-
-    return pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+    return is_type(column.type, "date", "timestamp")
 
 
 def is_boolean(column: Any) -> bool:
     """Return True if the values are true or false."""
-    import pyarrow as pa
-
-    return pa.types.is_boolean(column.type)
+    return is_type(column.type, "boolean")
 
 
 def is_numeric(column: Any) -> bool:
     """Return True if the values are numbers, or times of a day."""
-    import pyarrow as pa
-
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_time)
-    return any(test(column.type) for test in tests)
+    return is_type(column.type, "integer", "floating", "decimal", "time")
 
 
 def is_empty(column: Any) -> bool:

@@ -167,7 +167,7 @@ class Regularizer(OfSeveral):
     strongly_convex: bool = True
     """Whether g is 1-strongly convex. If not (:class:`L1`), g* has no gradient from which a dual method could compute w."""
 
-    def reach(self, s: Array) -> float:  # noqa: ARG002
+    def reach(self, s: Array) -> float:
         """Return the largest r ≤ 1 for which g*(rs) is finite: 1 wherever g is strongly convex."""
         return 1.0
 

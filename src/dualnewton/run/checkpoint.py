@@ -196,7 +196,6 @@ def keeper_of(
 SHARED = ("loss", "regularizer", "fit_intercept")
 """Attributes that problems solved together have in common."""
 
-
 SETTINGS = ("tol", "method", "tau", "sampling", "certify_every", "tuning")
 """Settings of the user that determine the steps of a run."""
 
@@ -214,7 +213,7 @@ def identity_of(
     The state of ``rng`` counts as it is at the start; None if the user gave no seed.
     """
     first, starts = problems[0], list(() if warm_start is None else warm_start)
-    found = {"software": ", ".join(f"{name} {_version(name)}" for name in SOFTWARE)}
+    found = {"software": ", ".join(f"{name} {installed_version(name) or 'unknown'}" for name in SOFTWARE)}
     found["problems"] = f"{len(problems)} {type(first).__name__}"
     names = [part.name for part in dataclasses.fields(first)]
     found |= {name: described(getattr(first, name)) for name in names if name in SHARED}
@@ -297,10 +296,11 @@ def _digest_of_state(identity: Mapping[str, str], tree: np.ndarray, arrays: Mapp
 
 
 @cache  # reading the metadata of a package takes milliseconds
-def _version(name: str) -> str:
+def installed_version(name: str) -> str:
+    """Return the version of a package; an empty string if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version(name)
     except PackageNotFoundError:
-        return "unknown"
+        return ""

@@ -25,42 +25,23 @@ whose gradient gives the gap, it is twice as large, or half the number of steps 
 
 @dataclass(eq=False)
 class Track:
-    """The record of one model of a run.
-
-    Attributes
-    ----------
-    problem, number : Problem, int
-        The model's problem, and its index in the run.
-    best, latest : CertifiedPair, Certificate
-        The best pair so far, and the last certificate.
-    certified_at, recorded_at : int
-        The step of the last certificate, and that of the last row of the trace.
-    stalled : int
-        The number of consecutive certificates without a smaller gap.
-    stuck : bool
-        Whether the method can make no further progress.
-    ratio, residual, objective : float
-        The gap divided by the residual at the last certificate, and the residual and the objective P of the last step (see
-        :class:`Method`; NaN where unknown).
-    status : Status, optional
-        The status of the model, if it has ended.
-    trace : Trace
-        The certificates so far.
-    """
+    """The record of one model of a run."""
 
     problem: Any
-    number: int
-    best: CertifiedPair
-    latest: Certificate
+    number: int  # index of the problem in the run
+    best: CertifiedPair  # best pair so far
+    latest: Certificate  # last certificate
+    # The steps of the last certificate and of the last row of the trace.
     certified_at: int = 0
     recorded_at: int = -1
-    stalled: int = 0
-    stuck: bool = False
-    ratio: float = math.nan
+    stalled: int = 0  # number of consecutive certificates without a smaller gap
+    stuck: bool = False  # whether the method can make no further progress
+    ratio: float = math.nan  # gap divided by the residual, at the last certificate
+    # The residual and the objective P of the last step (see :class:`Method`); NaN where unknown.
     residual: float = math.nan
     objective: float = math.nan
-    status: Status | None = None
-    trace: Trace = field(default_factory=Trace)
+    status: Status | None = None  # of a model that has ended
+    trace: Trace = field(default_factory=Trace)  # certificates so far
 
     def state(self) -> dict[str, Any]:
         """Return the record without the problem and the number, as plain data."""
@@ -176,7 +157,7 @@ def proved(problem: Any, pair: CertifiedPair, tol: float, *, moves: bool = False
     problem supports it; but not while the method ``moves`` and a smaller gap would suffice: a step and a certificate take a
     fraction of the time.
     """
-    pair = problem.bounded_within(pair, tol)
+    pair = problem.bounded(pair, tol)
     found = pair.certificate
     if found.rounding is None or found.meets(tol) or found.gap - found.rounding > tol * abs(found.primal):
         return pair

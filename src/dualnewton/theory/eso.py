@@ -145,10 +145,8 @@ def eso_conservative(A: Any, sampling: Sampling) -> np.ndarray:
 
     Parameters
     ----------
-    A : array or sparse array of shape (n, d)
-        The examples.
-    sampling : Sampling
-        Ŝ.
+    A, sampling
+        As for :func:`eso_from_data`.
 
     Examples
     --------
@@ -169,10 +167,8 @@ def is_eso(M: Any, sampling: Sampling, v: Any) -> bool:
 
     Parameters
     ----------
-    M : array of shape (n, n)
-        A symmetric positive semidefinite matrix.
-    sampling : Sampling
-        Ŝ.
+    M, sampling
+        As for :func:`eso`.
     v : array of shape (n,)
         The vector to check.
 

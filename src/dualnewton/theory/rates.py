@@ -16,9 +16,7 @@ from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings.base import SUPPORT_LIMIT, Sampling
 from dualnewton.theory.eso import eso_from_data, rows_for
-from dualnewton.theory.expectations import (
-    enumerable,
-)
+from dualnewton.theory.expectations import enumerable
 from dualnewton.theory.sigmas import not_uniform, sigma1
 from dualnewton.theory.spectra import ExpectedGram
 from dualnewton.validation import positive, vector
@@ -250,10 +248,8 @@ def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, opti
 
     Parameters
     ----------
-    problem : Problem
-        The problem, without an intercept.
-    sampling : Sampling
-        Ŝ.
+    problem, sampling
+        As for :func:`rates`.
     relative_gap : float
         ε > 0.
     optimum : float, optional

@@ -97,10 +97,8 @@ def sigma2(M: Any, G: Any, sampling: Sampling) -> float:
 
     Parameters
     ----------
-    M, G : arrays of shape (n, n)
-        The smoothness and strong convexity matrices; M positive definite, G positive semidefinite.
-    sampling : Sampling
-        Ŝ.
+    M, G, sampling
+        As for :func:`sigma1`.
 
     Examples
     --------
@@ -201,12 +199,10 @@ def sigma3_prox(M: Any, G: Any, gamma: Any, sampling: Sampling, v: Any) -> float
     ----------
     M, G : arrays of shape (n, n)
         The smoothness and strong convexity matrices of the smooth part; the rate depends on M through v alone.
-    gamma : float or array of shape (n,)
-        γ ≥ 0 of the separable part.
-    sampling : Sampling
-        Ŝ, with equal marginals.
+    gamma, sampling
+        As for :func:`sigma1_prox`.
     v : array of shape (n,)
-        A positive vector with E[M_Ŝ] ⪯ D(p)D(v).
+        As for :func:`sigma3`.
 
     Examples
     --------

@@ -200,6 +200,13 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _offset(name: str, value: Any) -> OffsetColumn:
+    words = _table(name, value, ("name", "exposure"))
+    if not isinstance(words["exposure"], bool):
+        raise DualnewtonError(f"exposure of {name} must be true or false, got {words['exposure']!r:.40}")
+    return OffsetColumn(_text(f"name of {name}", words["name"]), words["exposure"])
+
+
 def _moment(name: str, value: Any) -> str:
     text = _text(name, value)
     try:
@@ -211,8 +218,6 @@ def _moment(name: str, value: Any) -> str:
 
 FIELDS: dict[str, Check] = {
     "objective": _objective,
-    "scale": _or_none(_number),
-    "estimator": _or_none(_estimator),
     "classes": _or_none(_classes),
     "certificates": _certificates,
     "status": _status,
@@ -221,10 +226,12 @@ FIELDS: dict[str, Check] = {
     "d": _count,
     "feature_names": _or_none(_names),
     "target": _or_none(_text),
-    "offset": _or_none(lambda _, value: OffsetColumn.from_dict(value)),
+    "offset": _or_none(_offset),
     "table": _or_none(lambda _, value: Encoding.from_dict(value)),
     "library": _text,
     "created": _moment,
     "command": _text,
+    "scale": _or_none(_number),
+    "estimator": _or_none(_estimator),
 }
-"""The check of each field; every file has all fields."""
+"""The check of each field, in the order of the file; every file has all fields."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -118,28 +118,7 @@ class SavedModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, which is replaced only when the new one is complete."""
-        content = {
-            "objective": self.objective.to_dict(),
-            "classes": None if self.classes is None else self.classes.tolist(),
-            "certificates": [
-                {"primal": each.primal, "dual": each.dual, "rounding": finite_or_none(each.rounding)}
-                | ({"reach": each.reach} if math.isfinite(each.reach) else {})
-                for each in self.certificates
-            ],
-            "status": list(self.status),
-            "plan": self.plan,
-            "n": self.n,
-            "d": self.d,
-            "feature_names": None if self.feature_names is None else list(self.feature_names),
-            "target": self.target,
-            "offset": None if self.offset is None else self.offset.to_dict(),
-            "table": None if self.table is None else self.table.to_dict(),
-            "library": self.library,
-            "created": self.created,
-            "command": self.command,
-            "scale": self.scale,
-            "estimator": self.estimator,
-        }
+        content = {name: _plain(getattr(self, name)) for name in _fields.FIELDS}
         _fields.checked(content)  # a file that could not be read again is not written
         arrays = {name: getattr(self, name) for name in ARRAYS}
         _archive.write(path, KIND, VERSION, content, {**arrays, **self.values})
@@ -243,3 +222,17 @@ class SavedModel:
         spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
         missed = weights @ (y - self.predict(X, offset=offset)) ** 2
         return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")
+
+
+def _plain(value: Any) -> Any:
+    """Return a field of a model as values for JSON."""
+    if isinstance(value, Certificate):
+        found = {"primal": value.primal, "dual": value.dual, "rounding": finite_or_none(value.rounding)}
+        return found | ({"reach": value.reach} if math.isfinite(value.reach) else {})
+    if isinstance(value, OffsetColumn):
+        return asdict(value)
+    if isinstance(value, Specification | Encoding):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

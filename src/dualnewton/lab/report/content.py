@@ -17,11 +17,6 @@ class Verdict(enum.Enum):
     FAILS = "not borne out"
     UNKNOWN = "not measured"
 
-    @classmethod
-    def of(cls, holds: bool | None) -> Verdict:
-        """Return the member for a truth value; None means that the claim could not be tested."""
-        return cls.UNKNOWN if holds is None else cls.HOLDS if holds else cls.FAILS
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -36,7 +31,9 @@ class Claim:
     @property
     def verdict(self) -> Verdict:
         """The verdict on the claim."""
-        return Verdict.of(self.holds)
+        if self.holds is None:
+            return Verdict.UNKNOWN
+        return Verdict.HOLDS if self.holds else Verdict.FAILS
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dualnewton.io.arrays import UNKNOWN, memory
+from dualnewton.run.checkpoint import installed_version
 
 PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn")
 
@@ -19,7 +19,7 @@ def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str
 
     ``packages`` are further ones whose versions are listed if they are installed.
     """
-    versions = {name: version(name) for name in (*PACKAGES, *packages)}
+    versions = {name: installed_version(name) for name in (*PACKAGES, *packages)}
     return {
         "Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Processor": f"{processor()}, {os.cpu_count()} cores",
@@ -28,14 +28,6 @@ def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "Versions": ", ".join(f"{name} {found}" for name, found in versions.items() if found),
     }
-
-
-def version(package: str) -> str:
-    """Return the installed version, or an empty string if the package is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def processor() -> str:
