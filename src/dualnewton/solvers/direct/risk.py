@@ -109,8 +109,8 @@ class Risk:
 
     @cached_property
     def transposed(self) -> Any:
-        """Xᵀ, a view; SciPy takes as long to make one as for a small product."""
-        return self.rows.T
+        """Xᵀ, a view."""
+        return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
 
     @cached_property
     def rounding(self) -> float:
