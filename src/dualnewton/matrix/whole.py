@@ -51,10 +51,9 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
 
 def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
     """Return the given rows as float64, sparse or dense as they are stored."""
-    if not is_sparse(X):
-        return (X[indices] if isinstance(indices, slice) else _gathered(X, indices)).astype(np.float64, copy=False)
     everything = isinstance(indices, slice) and indices == slice(None)  # of which SciPy's slice would be a copy
-    return as_float64(X if everything else X[indices])
+    rows = X if everything else X[indices] if isinstance(indices, slice) or is_sparse(X) else _gathered(X, indices)
+    return rows if rows.dtype == np.float64 else as_float64(rows)
 
 
 def _gathered(X: np.ndarray, indices: np.ndarray) -> np.ndarray:
