@@ -58,7 +58,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 
 
 def _constant(problem: Problem) -> Start:
-    """Return w = 0, for least squares with the best intercept: its system needs no step along b, and knows the value at its end."""
+    """Return w = 0, for least squares with the best intercept: its system then knows the value at its end."""
     w, b = nothing(problem)
     return w, problem.best_intercept_without_features() if problem.loss.curvature is Curvature.CONSTANT else b
 
