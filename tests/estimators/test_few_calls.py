@@ -162,3 +162,33 @@ def test_plain_targets_of_several_outputs_are_not_checked_again(model, kind, mon
 def test_a_target_of_several_columns_is_refused_where_there_is_one_output():
     with pytest.raises(ValueError, match="y should be a 1d array"):
         dn.LinearSVR().fit(np.eye(4), np.eye(4)[:, :2].copy())
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_plain_sparse_rows_are_not_checked_again(kind, dtype, monkeypatch):
+    """CSR rows that scikit-learn's validation returns as they are give the same bits without it; repeated entries are added."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((40, 15), density=0.3, rng=rng, format="csr", dtype=dtype)
+    halves = np.repeat(X.data, 2) / 2, np.repeat(X.indices, 2), 2 * X.indptr
+    y = rng.standard_normal(40)
+    expected = dn.Ridge().fit(X.tocsc(), y)
+    monkeypatch.setattr(_validation, "validate_data", None)
+    for rows in (kind(X), kind(halves, shape=X.shape)):
+        model = dn.Ridge().fit(rows, y)
+        np.testing.assert_array_equal(model.coef_, expected.coef_)
+        assert model.n_features_in_ == 15
+        assert rows.nnz in (X.nnz, 2 * X.nnz)  # the user's matrix is unchanged
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_sparse_rows_with_entries_that_are_not_usable_are_refused(value):
+    X = sp.csr_array(np.eye(6))
+    X.data[3] = value
+    with pytest.raises(ValueError, match="X"):
+        dn.Ridge().fit(X, np.arange(6.0))
+
+
+def test_sparse_rows_and_targets_of_different_numbers_are_refused():
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        dn.Ridge().fit(sp.csr_array(np.eye(6)), np.arange(5.0))

@@ -155,3 +155,20 @@ def test_last_products_are_rows_of_the_weighted_gram_matrix(storage, weights, fi
     np.testing.assert_allclose(
         grams.last_products(storage(A), first, weights), ((A * weights) @ A.T)[first:], atol=1e-12
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_views_share_arrays_and_behave_as_scipys_matrices(dtype):
+    X = sp.random_array((30, 50), density=0.2, rng=np.random.default_rng(0), format="csr", dtype=dtype)
+    turned, wide = linear.transposed(X), linear.as_float64(X)
+    assert turned.data is X.data
+    assert turned.indices is wide.indices is X.indices
+    assert wide.dtype == np.float64
+    assert (wide is X) == (dtype == np.float64)
+    np.testing.assert_array_equal(turned.toarray(), X.T.toarray())
+    np.testing.assert_array_equal(linear.squared(X).toarray(), np.square(X.toarray(), dtype=np.float64))
+    part = linear.csr_rows(X, 5, 12)
+    np.testing.assert_allclose((part @ wide.T).toarray(), X.toarray()[5:12] @ X.toarray().T, rtol=1e-5)
+    assert part.has_canonical_format
+    assert repr(part) == repr(X[5:12])
+    np.testing.assert_array_equal(part.copy()[2:, ::2].tocsc().toarray(), X.toarray()[7:12, ::2])

@@ -44,6 +44,9 @@ except ImportError:  # up to scikit-learn 1.5 this was a method with another par
 UNCHECKED = {FINITE: False}
 """The argument that turns off scikit-learn's check that X is finite; here it is combined with another check."""
 
+CSR = (sp.csr_array, sp.csr_matrix)
+"""The types of sparse rows that need no conversion."""
+
 LARGEST = 1e150
 """The largest entry of X whose square, added up over a row, is still finite in float64."""
 
@@ -55,10 +58,12 @@ PLAIN, INTEGERS = (np.dtype("float64"), np.dtype("float32")), np.dtype("int64")
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Examples:
     """Check the arguments of ``fit``; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
-    squares = _plain_squares(model, X, (2,)) if model.device is None else None
-    if squares is not None and _is_plain(model, y, shapes) and len(X) == len(y):
+    entries, dimensions = (X.data, (1,)) if type(X) in CSR and X.ndim == 2 and 0 not in X.shape else (X, (2,))
+    squares = _plain_squares(model, entries, dimensions) if model.device is None else None
+    if squares is not None and _is_plain(model, y, shapes) and X.shape[0] == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
+        X = _own_rows(X) if entries is not X else X
     elif (rows := rows_on_gpu(X, model.device)) is not None:
         sample_weight, squares = on_host(sample_weight), None
         X, y, sample_weight = _checked_data(model, rows, on_host(y), sample_weight, **of_y)
@@ -77,8 +82,7 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Exam
             **UNCHECKED,
             **of_y,
         )
-        if sp.issparse(X):
-            X = without_repeats(sp.csr_array(X))  # here, so that all problems share the same arrays
+        X = _own_rows(X)
         squares = _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = weights_of(sample_weight, X)
@@ -111,7 +115,7 @@ def _checked_data(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -
     if not isinstance(rows, matrix.Data):  # a data set in memory
         more = {"dtype": [np.float64, np.float32], "order": "C", "accept_sparse": "csr", **of_y}
         found, y = validate_data(model, rows, y, **more)
-        rows = without_repeats(sp.csr_array(found)) if sp.issparse(found) else found
+        rows = _own_rows(found)
     else:
         y = _check_y(y, estimator=model, **of_y)
         check_consistent_length(rows, y)
@@ -145,6 +149,11 @@ def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
     if not named and _plain_squares(model, X, (2,)) is not None and X.shape[1] == model.n_features_in_:
         return X
     return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
+
+
+def _own_rows(X: Any) -> Any:
+    """Return CSR rows without repeated entries, which all problems of a fit share; other arrays unchanged."""
+    return without_repeats(sp.csr_array(X)) if sp.issparse(X) else X
 
 
 def _is_plain(model: Any, y: Any, dimensions: tuple[int, ...]) -> bool:

@@ -6,9 +6,8 @@ import copy
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from dualnewton.matrix.linear import csr_rows, is_sparse, sparse_view
+from dualnewton.matrix.linear import as_float64, csr_rows, is_sparse, transposed
 
 FEW, CACHED = 3, 1 << 18
 """Number of columns up to which RᵀA is computed column by column where A has more entries than this (2 MiB): BLAS is slower with
@@ -25,7 +24,7 @@ class LibraryBlock:
         self.rows = rows
         if is_sparse(X):
             self.A: Any = csr_rows(X, rows.start, rows.stop)
-            self.transposed: Any = _transposed(self.A)
+            self.transposed: Any = transposed(self.A)
         else:
             self.A = X[rows]
             self.transposed = self.A.T
@@ -35,10 +34,9 @@ class LibraryBlock:
         if self.A.dtype == np.float64:
             return self
         wide: Any = copy.copy(self)
-        if sp.issparse(self.A):
-            values = self.A.data.astype(np.float64)
-            wide.A = sparse_view(sp.csr_array, (values, self.A.indices, self.A.indptr), self.A.shape)
-            wide.transposed = _transposed(wide.A)
+        if is_sparse(self.A):
+            wide.A = as_float64(self.A)
+            wide.transposed = transposed(wide.A)
             return wide
         if not room or len(room[0]) < len(self.A):
             room[:] = [np.empty(self.A.shape)]
@@ -72,8 +70,3 @@ class LibraryBlock:
 def by_columns(A: Any, models: int) -> bool:
     """Whether the products of A with the coefficients of several models are computed model by model, where that is faster."""
     return models <= FEW_MODELS and not is_sparse(A) and A.size > TINY
-
-
-def _transposed(A: Any) -> Any:
-    """Return the transpose of a CSR array, with the same arrays."""
-    return sparse_view(sp.csc_array, (A.data, A.indices, A.indptr), A.shape[::-1])

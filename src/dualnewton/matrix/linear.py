@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,10 +120,35 @@ def csr_rows(X: Matrix, low: int, high: int) -> Matrix:
 
 
 def sparse_view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
-    """Return a sparse matrix of these arrays; SciPy's constructor would copy arrays that are views of a small part of another."""
-    matrix = kind(shape, dtype=parts[0].dtype)
+    """Return a sparse matrix of these arrays, which are neither copied nor checked.
+
+    SciPy's constructor takes as long as a product with some thousand entries, and copies arrays that are views of a small part of
+    another.
+    """
+    matrix = object.__new__(kind)
+    vars(matrix).update(_attributes(kind), _shape=shape)
     matrix.data, matrix.indices, matrix.indptr = parts
     return matrix
+
+
+@lru_cache
+def _attributes(kind: Any) -> dict[str, Any]:
+    """Return the attributes of an empty sparse matrix, of which some depend on the version of SciPy."""
+    return vars(kind((1, 1)))
+
+
+def transposed(X: Matrix) -> Matrix:
+    """Return Xᵀ of a dense or CSR array, with the same memory."""
+    return sparse_view(sp.csc_array, (X.data, X.indices, X.indptr), X.shape[::-1]) if is_sparse(X) else X.T
+
+
+def as_float64(X: Matrix) -> Matrix:
+    """Return X as float64. (SciPy's ``astype`` also copies the indices and looks for repeated ones.)"""
+    if X.dtype == np.float64:
+        return X
+    if not is_sparse(X):
+        return X.astype(np.float64)
+    return sparse_view(type(X), (X.data.astype(np.float64), X.indices, X.indptr), X.shape)
 
 
 def in_order(X: Matrix) -> bool:
@@ -136,7 +162,7 @@ def squared(X: Matrix) -> Matrix:
     """Return the squares of the entries; those of a sparse matrix as float64, with the same arrays of indices."""
     if not is_sparse(X):
         return np.square(X)
-    return type(X)((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
+    return sparse_view(type(X), (np.square(X.data, dtype=np.float64), X.indices, X.indptr), X.shape)
 
 
 def nonzeros(X: Matrix) -> np.ndarray:

@@ -154,7 +154,7 @@ class MemoryData(Data):
     @cached_property
     def wide(self) -> Any:
         """The rows for products by NumPy and SciPy: in float64 for the many passes of a method, which would each copy them."""
-        return self.X.astype(np.float64, copy=False) if self.work.compiled and not self.is_large else self.X
+        return linear.as_float64(self.X) if self.work.compiled and not self.is_large else self.X
 
     @cached_property
     def blocks(self) -> list[list[LibraryBlock]]:
@@ -350,7 +350,11 @@ class MemoryData(Data):
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         if self.is_large or self.profile.sparse:
             # Slices of a CSR array would copy as many entries as all squares take.
-            norms = self.compiled.diagonal(weights) if self.is_large else linear.squared(self.X).T @ weights
+            norms = (
+                self.compiled.diagonal(weights)
+                if self.is_large
+                else linear.transposed(linear.squared(self.X)) @ weights
+            )
             return norms if features is None else norms[features]
         if features is None and self.X.size <= PIECE and self.X.dtype == np.float64:
             return weights @ np.square(self.X)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.matrix.blocks import by_columns
-from dualnewton.matrix.linear import Matrix, is_sparse
+from dualnewton.matrix.linear import Matrix, as_float64, csr_rows, is_sparse, transposed
 from dualnewton.matrix.workers import workers
 
 CHUNK = 1 << 20
@@ -40,17 +40,20 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
     if not a.any():
         return np.zeros((X.shape[1], *a.shape[1:]))
     if X.dtype == np.float64:
-        if a.ndim == 1 or is_sparse(X):
+        if is_sparse(X):
+            return transposed(X) @ a
+        if a.ndim == 1:
             return X.T @ a
         rows = np.ascontiguousarray(a.T)
         return (np.stack([row @ X for row in rows]) if len(rows) <= FEW else rows @ X).T
-    return sum((rows.T @ a[part] for part, rows in widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
+    return sum((transposed(rows) @ a[part] for part, rows in widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
 
 
 def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
     """Return the given rows as float64, sparse or dense as they are stored."""
-    rows = X[indices] if isinstance(indices, slice) or is_sparse(X) else _gathered(X, indices)
-    return rows.astype(np.float64, copy=False)
+    everything = isinstance(indices, slice) and indices == slice(None)  # of which SciPy's slice would be a copy
+    rows = X if everything else X[indices] if isinstance(indices, slice) or is_sparse(X) else _gathered(X, indices)
+    return rows if rows.dtype == np.float64 else as_float64(rows)
 
 
 def _gathered(X: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -76,7 +79,7 @@ def widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
         if room is None:
-            yield part, X[part].astype(np.float64, copy=False)
+            yield part, as_float64(csr_rows(X, start, min(start + step, X.shape[0])) if sp.issparse(X) else X[part])
         else:
             wide = room[: X[part].shape[0]]
             wide[:] = X[part]

@@ -49,8 +49,8 @@ class Tuning(Crossovers):
         Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are solved
         roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     round_entries : int
-        Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call: beyond, the loop
-        between them takes little of the time.
+        Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call, without the
+        certificates and comparisons of the loop: beyond, these take little of the time.
     round_features, round_conditioning : float
         Least number of features for each example for this; and the ratio of the mean of ‖a_i‖² to λn from which on a penalty is
         weak.
@@ -289,7 +289,7 @@ class Tuning(Crossovers):
     product_features: int = 64
     product_entries: int = 1 << 19
     product_systems: float = 2.0
-    round_entries: int = 1 << 16
+    round_entries: int = 1 << 19
     round_features: float = 1.2
     round_conditioning: float = 4.0
     fitted_products: float = 10.0

@@ -23,6 +23,8 @@ class Crossovers:
     quick_rounds : float
         Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
         joint steps: one costs several epochs, and 20 and more where many examples are free.
+    round_steps : int
+        Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps too.
 
     undecided_share, undecided_entries : float, int
         Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
@@ -76,6 +78,7 @@ class Crossovers:
     # Dual rounds
     active_share: float = 0.7
     quick_rounds: float = 0.05
+    round_steps: int = 16
     # Steps on one dense block
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14

@@ -11,6 +11,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from dualnewton.solvers import SDCA, SDNA
 from dualnewton.solvers.dual import kinked, piecewise
+from dualnewton.solvers.dual.base import intercept_curvature
 from dualnewton.solvers.dual.compiled import CompiledEngine
 from dualnewton.solvers.dual.face import face_step
 from kinked_cases import Quantile
@@ -135,8 +136,7 @@ def balanced_dual(problem, alpha, centre):
         problem.X, problem.y, problem.loss, regularizer=problem.regularizer, lam=problem.lam,
         sample_weight=problem.sample_weight, offset=problem.o + centre,
     )  # fmt: skip
-    rho = float(problem.norms.mean()) / (problem.lam * problem.n) if problem.fit_intercept else 0.0
-    return free.dual(alpha) - 0.5 * rho * float(problem.c @ alpha) ** 2 / problem.n
+    return free.dual(alpha) - 0.5 * intercept_curvature(problem) * float(problem.c @ alpha) ** 2 / problem.n
 
 
 @by_loss

@@ -95,3 +95,16 @@ def test_models_with_equal_weights_share_an_eso_vector(monkeypatch):
     together = SDCA.for_each(problems, sampling)
     assert len(calls) == 2
     np.testing.assert_array_equal([solver.v for solver in together], alone)
+
+
+def test_an_intercept_costs_rounds_on_orthogonal_rows_few_epochs():
+    """Each epoch leaves about n^(−1/3) of the error; with a constant feature as long as the rows it would leave a half."""
+    n = 512
+    y = np.random.default_rng(0).standard_normal(n)
+    problem = Problem(np.eye(n), y, losses.Squared(), lam=0.1 / n, fit_intercept=True)
+    solver, rng, gaps = SDCA(problem, samplings.Shuffled(n, 1)), np.random.default_rng(0), []
+    for _ in range(6):
+        solver.run(solver.sampling.draw(rng, n))
+        solver.end_epoch()
+        gaps.append(problem.certify(solver.w, solver.intercept, solver.alpha).gap)
+    assert gaps[-1] <= 0.1**5 * gaps[0]

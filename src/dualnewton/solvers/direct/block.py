@@ -52,7 +52,7 @@ class Block:
     @cached_property
     def squares(self) -> linear.Matrix:
         """The squares of the entries of Xᵀ, stored as X is."""
-        return linear.squared(self.stored).T
+        return linear.transposed(linear.squared(self.stored))
 
     @cached_property
     def rows(self) -> np.ndarray:

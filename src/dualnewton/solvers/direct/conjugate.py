@@ -39,21 +39,28 @@ MOST_PRODUCTS = 400
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
-    risk = Risk.of(problem, block, as_stored=True)
-    x, goal = risk.vector(*(nothing(problem) if start is None else start)), WELL_BELOW * tol
-    at = risk.at(x, risk.margins(x))
+    risk, goal = Risk.of(problem, block, as_stored=True), WELL_BELOW * tol
+    w, b = _constant(problem) if start is None else start
+    x = risk.vector(w, b)
+    at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
     gap, steps, products = risk.gap(at), 0, 0
     stuck, first = start is not None and gap <= goal * abs(at.value), None
-    inner = 0.0 if problem.loss.curvature is Curvature.CONSTANT else INNER
+    inner, near = (0.0, 1.0) if problem.loss.curvature is Curvature.CONSTANT else (INNER, NEAR)
     while steps < most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
         first = system if first is None else first
-        way = system.solved(left, NEAR * goal, MOST_PRODUCTS - products)
+        way = system.solved(left, near * goal, MOST_PRODUCTS - products)
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
+
+
+def _constant(problem: Problem) -> Start:
+    """Return w = 0, for least squares with the best intercept: its system then knows the value at its end."""
+    w, b = nothing(problem)
+    return w, problem.best_intercept_without_features() if problem.loss.curvature is Curvature.CONSTANT else b
 
 
 class Way(NamedTuple):
@@ -107,7 +114,8 @@ class System:
         curved = curvature_at(risk.loss, at.margins, risk.vectors)
         mass = float(weights.sum())
         if first is None:
-            sums = block.squares @ weights
+            same = risk.loss.curvature is Curvature.CONSTANT and risk.vectors.c is None
+            sums = weights[0] * block.data.squared_feature_norms if same else block.squares @ weights
             diagonal = sums + ridge
             trace = float(diagonal.sum())
             heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
@@ -134,9 +142,14 @@ class System:
         G = self.at.gradient.reshape(K, -1).T
         r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
         start: Any = 0.0
-        if slope is not None and slope.any():
+        if slope is not None:
             start = -(slope @ self.of_intercept if K > 1 else float(slope[0]) * self.of_intercept)
-            r -= transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
+            decrease = -0.5 * float(np.vdot(slope, start))
+            if decrease > risk.rounding * abs(value):
+                value -= decrease
+                r -= transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
+            else:
+                start = 0.0
         s, images, p, last = np.zeros(r.shape), np.zeros(self.at.margins.shape), np.zeros(r.shape), 1.0
         while products < most and float(np.vdot(r, self.halves * r)) > max(left, goal * abs(value)):
             q = self.inverse * r

@@ -109,8 +109,8 @@ class Risk:
 
     @cached_property
     def transposed(self) -> Any:
-        """Xᵀ, a view; SciPy takes as long to make one as for a small product."""
-        return self.rows.T
+        """Xᵀ, a view."""
+        return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
 
     @cached_property
     def rounding(self) -> float:
@@ -162,8 +162,10 @@ class Risk:
             Z = np.ascontiguousarray((rows @ W.T).T).T
         return Z if b is None else Z + b
 
-    def constant(self, b: np.ndarray) -> np.ndarray:
+    def constant(self, b: Any) -> np.ndarray:
         """Return the margins of w = 0."""
+        if self.loss.columns == 1:
+            return np.full(self.n, b, self.rows.dtype)
         return np.repeat(b.astype(self.rows.dtype)[:, None], self.n, axis=1).T
 
     def at(self, x: np.ndarray, margins: np.ndarray) -> Point:

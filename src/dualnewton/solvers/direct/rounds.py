@@ -14,14 +14,17 @@ import numpy as np
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Shuffled
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
-from dualnewton.solvers.direct.descent import OBSERVED, further
+from dualnewton.solvers.direct.descent import further
 from dualnewton.solvers.dual.kinked import KinkedSweeps
 from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL
+
+OBSERVED = 4
+"""Steps by whose rate further ones are predicted."""
 
 
 def solve(
     problem: Problem,
-    block: Block,  # noqa: ARG001
+    block: Block,
     start: Start | None,  # noqa: ARG001 (a model has no dual point)
     *,
     tol: float,
@@ -43,7 +46,8 @@ def solve(
         # The mean residual is about the gap of a piecewise linear loss, and half to all of it of a smooth one.
         gaps.append(visits.residual / n)
         wanted = WELL_BELOW * tol * abs(engine.dual(0))
-        slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most - len(gaps)
+        left = min(most - len(gaps), block.crossovers.round_steps)
+        slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
         if gaps[-1] <= wanted or slow:
             break
         engine.adapt(0, gaps[-1], gaps[-1])

@@ -15,8 +15,13 @@ from dualnewton.samplings import Sampling
 
 
 def intercept_weight(problem: Problem) -> float:
-    """ρ, the square of the constant feature: the mean ‖a_i‖², so that it has the scale of the other features together."""
-    return float(problem.norms.mean()) or 1.0
+    """ρ, the square of the constant feature: n^(−1/3) times a, the mean ‖a_i‖².
+
+    Between orthogonal rows of equal length, a visit of one example leaves ρ/(a + ρ) of its error, since b changes its margin too,
+    and a move of the centre of the proximal term leaves 1/(1 + nρ/a) of the error of b: ρ = a/√n balances the two. Rows with a
+    large mean µ leave 1/(1 + ρ/‖µ‖²) instead, for which ρ should be larger.
+    """
+    return float(problem.norms.mean() * problem.n ** (-1 / 3)) or 1.0
 
 
 def intercept_curvature(problem: Problem) -> float:
