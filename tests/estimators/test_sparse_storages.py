@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
@@ -145,3 +146,37 @@ def test_a_walk_that_is_over_stays_where_it_is():
     penalties = [subproblem.Penalty.of(base).times(strength) for strength in (0.2, 0.1, 0.05)]
     (found,) = paths.along(penalties, [1e-9] * 3, lambda: True)
     assert not found.W.any()
+
+
+THIN = {
+    "Ridge": (dn.Ridge(), "targets"),
+    "RidgeCV": (dn.RidgeCV(), "targets"),
+    "ElasticNet": (dn.ElasticNet(alpha=0.01), "targets"),
+    "LassoCV": (dn.LassoCV(alphas=10, cv=3), "targets"),
+    "LogisticRegression": (dn.LogisticRegression(), "labels"),
+    "LogisticRegression, l1": (dn.LogisticRegression(l1_ratio=1, solver="liblinear"), "labels"),
+    "LinearSVC": (dn.LinearSVC(), "labels"),
+    "PoissonRegressor": (dn.PoissonRegressor(), "labels"),
+}
+
+
+@pytest.mark.parametrize("model", THIN)
+def test_dense_rows_with_few_nonzero_entries_are_fitted_as_sparse_ones(model):
+    """A dense array that is nearly all zeros has the bits of its CSR array: the fit reads the nonzero entries of both."""
+    estimator, wanted = THIN[model]
+    X, y = presences(300, 600, 8)
+    y = y if wanted == "targets" else (y > np.median(y)).astype(int)
+    sparse, dense = (clone(estimator).fit(each, y) for each in (X, X.toarray()))
+    assert dense.plan_ == sparse.plan_
+    np.testing.assert_array_equal(dense.coef_, sparse.coef_)
+    np.testing.assert_array_equal(dense.intercept_, sparse.intercept_)
+
+
+def test_other_dense_rows_stay_dense():
+    """Neither few features nor many nonzero entries nor a class with attributes of dense rows make a fit sparse."""
+    for X, model in (
+        (presences(1500, 100, 2)[0], dn.Ridge()),
+        (presences(300, 600, 60)[0], dn.Ridge()),
+        (presences(300, 600, 8)[0], dn.LinearRegression()),
+    ):
+        assert isinstance(model._checked(X.toarray(), X @ np.ones(X.shape[1]), None).X, np.ndarray)
