@@ -129,6 +129,11 @@ def some_rows(X: Matrix, indices: np.ndarray) -> Matrix:
     return X[indices] if sp.issparse(X) else X.take(indices, axis=0)
 
 
+def some_columns(X: Matrix, indices: np.ndarray) -> Matrix:
+    """Return the columns with these indices, a NumPy array in C order. (That of NumPy's indexing is not.)"""
+    return X[:, indices] if sp.issparse(X) else X.take(indices, axis=1)
+
+
 def cut(X: Matrix, size: int) -> list[Matrix]:
     """Cut rows into pieces of about ``size`` bytes, whose entries are not copied."""
     n, sparse = X.shape[0], sp.issparse(X)

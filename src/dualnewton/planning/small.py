@@ -311,7 +311,7 @@ FAMILIES = {
     "entries": Family(
         _takes_entries,
         "newton",
-        "extrapolated coordinate descent over the stored entries of sparse features",
+        "extrapolated coordinate descent over the stored entries of the features",
         dense=False,
     ),
     "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
