@@ -293,7 +293,7 @@ class Tuning(Crossovers):
     product_entries: int = 1 << 19
     product_systems: float = 2.0
     round_entries: int = 1 << 16
-    round_features: float = 1.2
+    round_features: float = 1.0
     round_conditioning: float = 4.0
     fitted_products: float = 10.0
     class_features: int = 512
