@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.run.path import solve_path
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct import active_set
 from dualnewton.solvers.prox import entry_paths, subproblem
+from dualnewton.solvers.prox.paths import FromColumns
 from estimators.cases import relative
 from tuned import tuned
 
@@ -103,14 +107,51 @@ def test_a_path_of_thin_features_takes_sweeps_and_no_linear_systems(monkeypatch)
     assert models[0].sweeps < 8000  # 80 for each strength
 
 
-def test_features_that_are_nearly_combinations_of_others_get_a_matrix(monkeypatch):
-    monkeypatch.setattr(entry_paths, "MOST_SWEEPS", 10)
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+@pytest.mark.parametrize("storage", ["dense", "csr"])
+def test_features_that_are_nearly_combinations_of_others_get_a_matrix(storage, ridge, monkeypatch):
+    """Where sweeps do not suffice for a strength, paths with matrices go on from the strength before."""
     X, y = presences(90, 400, 8)
-    used, minimise = [], entry_paths.minimise
-    monkeypatch.setattr(entry_paths, "minimise", lambda *args: used.append(1) or minimise(*args))
-    coefs = PATHS["lasso_path"](X, y, None)
-    assert used
-    assert relative(X @ coefs, X @ PATHS["lasso_path"](X.toarray(), y, None)) < 1e-4
+    g = regularizers.ElasticNet(1.0 - ridge) if ridge else regularizers.L1()
+    problem = dn.Problem(STORAGES[storage](X), y, losses.Squared(), regularizer=g, lam=1.0)
+    lams, starts, begin = np.geomspace(0.2, 0.01, 12), [], FromColumns.begin
+    monkeypatch.setattr(FromColumns, "begin", lambda self, W=None, *more: starts.append(W) or begin(self, W, *more))
+    wanted = solve_path(problem, lams, tol=1e-9)
+    assert not starts
+    few = tuned(sparse_sweeps=10, dense_sweeps=10, ridge_sweeps=10)
+    found = solve_path(problem, lams, tol=1e-9, tuning=few)
+    assert len(starts) == 1
+    assert starts[0].any()
+    for own, other in zip(found, wanted, strict=True):
+        assert own.certificate.relative_gap <= 1e-9
+        assert own.certificate.primal == pytest.approx(other.certificate.primal, rel=1e-8)
+
+
+def test_a_path_of_more_dense_features_than_rows_forms_no_matrix(monkeypatch):
+    """With about 60 features in use, of 60 rows, most Newton steps would exchange one feature for another."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 500))
+    y = X[:, :5] @ np.ones(5) + rng.standard_normal(60)
+    monkeypatch.setattr(FromColumns, "gather", lambda *_: pytest.fail("features were gathered"))
+    models, begin = [], entry_paths.EntryModel.begin
+    monkeypatch.setattr(entry_paths.EntryModel, "begin", lambda self, w: models.append(self) or begin(self, w))
+    _, coefs, _, certificates = dn.lasso_path(X, y, return_certificates=True)
+    assert np.count_nonzero(coefs[:, -1]) > 55
+    assert max(certificate.relative_gap for certificate in certificates) <= 1e-4
+    assert models[0].sweeps < 5000
+
+
+def test_paths_without_thresholds_agree_with_single_models():
+    """l1_ratio = 0 uses all features: paths by entries leave it to those with matrices."""
+    X, y = presences(90, 400, 8)
+    model = dn.ElasticNetCV(l1_ratio=0.0, alphas=[0.1, 0.05], cv=3, tol=1e-9).fit(X, y)
+    single = dn.ElasticNet(l1_ratio=0.0, alpha=model.alpha_, tol=1e-9).fit(X, y)
+    assert relative(X @ model.coef_, X @ single.coef_) < 1e-4
+
+
+def refuse():
+    """Paths with matrices that are not needed."""
+    raise AssertionError("sweeps did not suffice")
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -119,7 +160,7 @@ def test_a_walk_by_entries_ends_where_single_models_do(fit_intercept):
     data = dn.matrix.as_data(X)
     c = np.random.default_rng(1).uniform(0.0, 2.0, (2, 90)) * (np.arange(90) % 3 != np.arange(2)[:, None])
     c *= 90 / c.sum(axis=1, keepdims=True)
-    paths = entry_paths.FromEntries(data, y, c, fit_intercept=fit_intercept, largest=1000)
+    paths = entry_paths.FromEntries(data, y, c, refuse, Crossovers(), fit_intercept=fit_intercept)
     base = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=1.0)
     strengths = [0.2, 0.1, 0.07, 0.05, 0.03]
     penalties = [subproblem.Penalty.of(base).times(strength) for strength in strengths]
@@ -140,8 +181,43 @@ def test_a_walk_by_entries_ends_where_single_models_do(fit_intercept):
 
 def test_a_walk_that_is_over_stays_where_it_is():
     X, y = presences(90, 400, 8)
-    paths = entry_paths.FromEntries(dn.matrix.as_data(X), y, np.ones((1, 90)), fit_intercept=True, largest=1000)
+    data, c = dn.matrix.as_data(X), np.ones((1, 90))
+    paths = entry_paths.FromEntries(data, y, c, refuse, Crossovers(), fit_intercept=True)
     base = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=1.0)
     penalties = [subproblem.Penalty.of(base).times(strength) for strength in (0.2, 0.1, 0.05)]
     (found,) = paths.along(penalties, [1e-9] * 3, lambda: True)
     assert not found.W.any()
+
+
+THIN = {
+    "Ridge": (dn.Ridge(), "targets"),
+    "RidgeCV": (dn.RidgeCV(), "targets"),
+    "ElasticNet": (dn.ElasticNet(alpha=0.01), "targets"),
+    "LassoCV": (dn.LassoCV(alphas=10, cv=3), "targets"),
+    "LogisticRegression": (dn.LogisticRegression(), "labels"),
+    "LogisticRegression, l1": (dn.LogisticRegression(l1_ratio=1, solver="liblinear"), "labels"),
+    "LinearSVC": (dn.LinearSVC(), "labels"),
+    "PoissonRegressor": (dn.PoissonRegressor(), "labels"),
+}
+
+
+@pytest.mark.parametrize("model", THIN)
+def test_dense_rows_with_few_nonzero_entries_are_fitted_as_sparse_ones(model):
+    """A dense array that is nearly all zeros has the bits of its CSR array: the fit reads the nonzero entries of both."""
+    estimator, wanted = THIN[model]
+    X, y = presences(300, 600, 8)
+    y = y if wanted == "targets" else (y > np.median(y)).astype(int)
+    sparse, dense = (clone(estimator).fit(each, y) for each in (X, X.toarray()))
+    assert dense.plan_ == sparse.plan_
+    np.testing.assert_array_equal(dense.coef_, sparse.coef_)
+    np.testing.assert_array_equal(dense.intercept_, sparse.intercept_)
+
+
+def test_other_dense_rows_stay_dense():
+    """Neither few features nor many nonzero entries nor a class with attributes of dense rows make a fit sparse."""
+    for X, model in (
+        (presences(1500, 100, 2)[0], dn.Ridge()),
+        (presences(300, 600, 60)[0], dn.Ridge()),
+        (presences(300, 600, 8)[0], dn.LinearRegression()),
+    ):
+        assert isinstance(model._checked(X.toarray(), X @ np.ones(X.shape[1]), None).X, np.ndarray)

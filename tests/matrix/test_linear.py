@@ -172,3 +172,20 @@ def test_sparse_views_share_arrays_and_behave_as_scipys_matrices(dtype):
     assert part.has_canonical_format
     assert repr(part) == repr(X[5:12])
     np.testing.assert_array_equal(part.copy()[2:, ::2].tocsc().toarray(), X.toarray()[7:12, ::2])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_nonzero_entries_are_those_of_the_csr_array(dtype, monkeypatch):
+    monkeypatch.setattr(linear, "EXAMINED", 100)  # several pieces of rows
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((50, 30)) < 0.05, rng.standard_normal((50, 30)), 0.0).astype(dtype)
+    X[7] = 0.0
+    wanted = sp.csr_array(X)
+    found = linear.with_few_entries(X, wanted.nnz)
+    assert found.dtype == dtype
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+    assert linear.with_few_entries(X, wanted.nnz - 1) is X
+    full = np.ones((50, 30))
+    assert linear.with_few_entries(full, 100) is full
+    assert linear.with_few_entries(wanted, wanted.nnz) is wanted

@@ -57,3 +57,12 @@ def test_kinked_losses_are_left_to_compiled_rounds_if_the_penalty_is_strong(n, d
         chosen = small_plan(problem, "auto", "auto", models)
         assert (None if chosen is None else chosen.family) == family
     assert dn.plan(problem, method="interior").family == "kinks"
+
+
+@pytest.mark.parametrize("ratio", [0.8, 0.99, 1.01, 1.1, 1.19, 1.3, 2.0])
+def test_the_squared_hinge_on_few_stored_entries_forms_no_matrix_for_any_ratio_of_features_to_rows(ratio):
+    """Where conjugate gradients leave the problem to dual rounds, these take it: a factor of n rows takes 16 times as long."""
+    X = sp.random(900, round(900 * ratio), 0.03, format="csr", random_state=0)
+    X.data[:] = 1.0
+    problem = dn.Problem(X, np.resize([1.0, -1.0], 900), dn.losses.SquaredHinge(), lam=1.0 / 900)
+    assert small_plan(problem, "auto", "auto").family == ("conjugate" if ratio < 1.0 else "rounds")

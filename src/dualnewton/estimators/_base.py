@@ -134,6 +134,7 @@ class CertifiedModel(BaseEstimator):
         "device": [StrOptions({"cuda"}), None],
     }
     _iteration_epochs: ClassVar[int] = 1  # epochs for each iteration that max_iter allows
+    _keeps_dense: ClassVar[bool] = False  # whether dense rows stay dense, however few entries are nonzero
 
     fit_intercept: bool = True
     tol: float = 1e-4

@@ -25,7 +25,9 @@ from dualnewton.estimators._devices import beside, library_of, rows_on_gpu
 from dualnewton.interop.parts import Examples
 from dualnewton.io.dataset import Dataset
 from dualnewton.matrix import as_data
+from dualnewton.matrix.linear import with_few_entries
 from dualnewton.matrix.workers import LONG, sum_of_squares, threads
+from dualnewton.planning.costs import most_nonzero
 from dualnewton.row_arrays import on_host
 from dualnewton.validation import without_repeats
 
@@ -56,7 +58,10 @@ PLAIN, INTEGERS = (np.dtype("float64"), np.dtype("float32")), np.dtype("int64")
 
 
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Examples:
-    """Check the arguments of ``fit``; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
+    """Check the arguments of ``fit``; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32.
+
+    Dense rows that are nearly all zeros become CSR, unless the model keeps dense rows.
+    """
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
     entries, dimensions = (X.data, (1,)) if type(X) in CSR and X.ndim == 2 and 0 not in X.shape else (X, (2,))
     squares = _plain_squares(model, entries, dimensions) if model.device is None else None
@@ -86,6 +91,8 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Exam
         squares = _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = weights_of(sample_weight, X)
+    if type(X) is np.ndarray and X.size > model._tuning.small_entries and not model._keeps_dense:
+        X = with_few_entries(X, most_nonzero(len(X), X.shape[1], model._tuning))
     return Examples(X, y, sample_weight, squares=squares if X.dtype == np.float64 else None)
 
 

@@ -95,6 +95,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     _words: ClassVar[Words] = staticmethod(linear_regression)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"copy_X": ["boolean"], "positive": ["boolean"]}
     _multi_output: ClassVar[bool] = True
+    _keeps_dense: ClassVar[bool] = True  # rank_ and singular_ are those of dense rows
 
     copy_X: bool = True  # noqa: N815
     tol: float = 1e-6

@@ -12,7 +12,9 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._validation import falling_grid, strengths, weights_of
 from dualnewton.interop.specification import outputs
 from dualnewton.matrix import as_data
+from dualnewton.matrix.linear import with_few_entries
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import most_nonzero
 from dualnewton.regularizers import mixed
 from dualnewton.run.path import solve_path
 
@@ -117,7 +119,8 @@ def enet_path(
     if sample_weight is not None:
         c = weights_of(sample_weight, X)
         c = c / c.mean()
-    data, targets = as_data(X), outputs(np.asarray(y, dtype=np.float64), 0)
+    data = as_data(with_few_entries(X, most_nonzero(*X.shape)))
+    targets = outputs(np.asarray(y, dtype=np.float64), 0)
     values = _grid(data, targets, c, l1_ratio, eps, alphas, positive=positive)
     lam, g = mixed(1.0, l1_ratio, positive=positive)
     each = []

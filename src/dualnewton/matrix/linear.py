@@ -23,6 +23,9 @@ CHECKED = 1 << 22
 STRIPE = 128
 """Rows of a square matrix that a thread computes at a time."""
 
+SAMPLED, EXAMINED = 1 << 14, 1 << 21
+"""Entries of a sample of dense rows, and of rows whose nonzero entries are searched for at a time."""
+
 
 def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
     """Return rows D(scale) rowsᵀ, dense, for scale > 0; ones by default. Threads share many sparse rows."""
@@ -37,6 +40,30 @@ def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
 
     workers().each(range(0, len(found), STRIPE), fill)
     return found
+
+
+def with_few_entries(X: Matrix, most: float) -> Matrix:
+    """Return dense rows as a CSR array if at most ``most`` of their entries are nonzero; else, and if they are sparse, unchanged.
+
+    Rows at equal distances tell most dense data apart without a pass over all entries.
+    """
+    if is_sparse(X) or most == 0.0:
+        return X
+    (n, d), found, columns, ends = X.shape, list[np.ndarray](), list[np.ndarray](), [np.zeros(1, dtype=np.intp)]
+    sample = X[:: max(1, n * d // SAMPLED)]
+    if np.count_nonzero(sample) * n > 2.0 * most * len(sample):
+        return X
+    step = max(1, EXAMINED // max(d, 1))
+    for part in (X[low : low + step] for low in range(0, n, step)):
+        inside = part != 0.0
+        ends.append(ends[-1][-1] + np.cumsum(np.count_nonzero(inside, axis=1)))
+        if ends[-1][-1] > most:
+            return X
+        places = np.flatnonzero(inside)
+        found.append(part.reshape(-1)[places])
+        columns.append((places % d).astype(np.int32 if max(d, most) < np.iinfo(np.int32).max else np.int64))
+    indices = np.concatenate(columns)
+    return sp.csr_array((np.concatenate(found), indices, np.concatenate(ends).astype(indices.dtype)), shape=(n, d))
 
 
 def scaled_both(H: np.ndarray, factors: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -101,6 +128,11 @@ def stacked(parts: Sequence[Matrix], *, dense: bool, axis: int = 0) -> Matrix:
 def some_rows(X: Matrix, indices: np.ndarray) -> Matrix:
     """Return the rows with these indices. (``take`` is faster than NumPy's indexing.)"""
     return X[indices] if sp.issparse(X) else X.take(indices, axis=0)
+
+
+def some_columns(X: Matrix, indices: np.ndarray) -> Matrix:
+    """Return the columns with these indices, a NumPy array in C order. (That of NumPy's indexing is not.)"""
+    return X[:, indices] if sp.issparse(X) else X.take(indices, axis=1)
 
 
 def cut(X: Matrix, size: int) -> list[Matrix]:

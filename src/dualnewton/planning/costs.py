@@ -213,6 +213,14 @@ def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:
     return n * d * columns <= tuning.small_entries
 
 
+def most_nonzero(n: int, d: int, tuning: Tuning = DEFAULT) -> float:
+    """Return the number of nonzero entries up to which a fit stores dense rows (dummy variables, counts) as a CSR array.
+
+    With few features matrices cost little, and the search for the nonzero entries would take longer than small fits.
+    """
+    return 0.0 if d < tuning.entry_features or is_small(tuning, n, d) else tuning.thin_share * n * d
+
+
 def prepared(data: Data, *, compiled: bool, tuning: Tuning = DEFAULT) -> Data:
     """Return data prepared for the passes of a run: sparse rows are made dense if that is cheaper."""
     costs = Costs.of(data.profile, tuning)

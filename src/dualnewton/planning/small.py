@@ -88,7 +88,7 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     n, d, data = problem.n, problem.d, problem.data
     if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
         return False
-    kinked = n < d and problem.loss.curvature is Curvature.PIECEWISE
+    kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
     matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
@@ -311,7 +311,7 @@ FAMILIES = {
     "entries": Family(
         _takes_entries,
         "newton",
-        "extrapolated coordinate descent over the stored entries of sparse features",
+        "extrapolated coordinate descent over the stored entries of the features",
         dense=False,
     ),
     "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),

@@ -95,6 +95,9 @@ class Tuning(Crossovers):
         Upper limit on the estimated conditioning, so that predictions stay finite.
     expanded_share : float
         Share of nonzero entries above which sparse rows that fit in the cache are made dense.
+    entry_features : int
+        Least number of features for which a fit stores dense rows by their nonzero entries, if at most ``thin_share`` of all
+        entries are nonzero.
 
     predicted_gap : float
         Relative gap to which the effort of smooth losses is predicted.
@@ -290,7 +293,7 @@ class Tuning(Crossovers):
     product_entries: int = 1 << 19
     product_systems: float = 2.0
     round_entries: int = 1 << 19
-    round_features: float = 1.2
+    round_features: float = 1.0
     round_conditioning: float = 4.0
     fitted_products: float = 10.0
     class_features: int = 512
@@ -319,6 +322,7 @@ class Tuning(Crossovers):
     overlap_sample: int = 64
     largest_conditioning: float = 1e100
     expanded_share: float = 1.0 / 3.0
+    entry_features: int = 256
     # Predicted effort
     predicted_gap: float = 1e-6
     starting_gap: float = 3.0

@@ -80,11 +80,15 @@ def visits_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
 
 
 def walks_by_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
-    """Whether paths of least squares visit the stored entries of sparse features, instead of forming matrices of products.
+    """Whether paths of least squares visit the entries of single features, instead of forming matrices of products.
 
-    With few features and many entries, systems with the moments of all features cost less.
+    With few features and many entries, systems with the moments of all features cost less. Of more dense features than rows,
+    weak penalties use nearly as many as there are rows.
     """
     profile = data.profile
+    if not profile.sparse:
+        few = 2 * models * profile.stored <= tuning.path_entries and data.capabilities.whole
+        return few and profile.d > profile.n and not sums_moments(profile, tuning)
     thin = is_thin(Costs.of(profile, tuning)) and profile.d**3 > tuning.entry_path_cube * profile.stored
     return visits_entries(data, tuning, models) and (thin or not sums_moments(profile, tuning))
 

@@ -21,7 +21,7 @@ from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import fits_one_block
 from dualnewton.planning.tuning import Tuning
-from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks, walks_by_entries
+from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.direct.block import Block, Solvers, one_by_one
@@ -167,12 +167,13 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
     from dualnewton.solvers.prox.least_squares import LeastSquares
 
     tuning = request.tuning
-    paths, _ = paths_of(problem, data, tuning, summed=sums_at_once(problem, tuning), compiled=compiled)
+    summed = sums_at_once(problem, tuning)
+    paths, _ = paths_of(problem, data, tuning, summed=summed, by_entries=False, compiled=compiled)
     return LeastSquares(problem, paths, start, tol=request.tol, ladder=ladder(data.profile, tuning))
 
 
 def paths_of(
-    problem: Problem, data: Data, tuning: Tuning, *, summed: bool, compiled: bool
+    problem: Problem, data: Data, tuning: Tuning, *, summed: bool, by_entries: bool, compiled: bool
 ) -> tuple[Paths, Moments | None]:
     """Return the models of one least-squares problem that walk along penalties; with the moments of its rows, if ``summed``."""
     from dualnewton.objective.moments import Moments, origin_of
@@ -181,15 +182,14 @@ def paths_of(
 
     c, free = problem.c, problem.fit_intercept
     y = problem.y if problem.offset is None else problem.y - problem.offset
-    if walks_by_entries(data, tuning):
-        return FromEntries(data, y, c[None], fit_intercept=free, largest=tuning.largest_matrix), None
-    if summed:
+    if summed and not by_entries:
         moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
         return FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled), moments
     rows = np.flatnonzero(c > 0.0)
     groups = Groups([rows], [c[rows]], np.ones((1, 1)))
     sizes = SetSizes.of_paths(1, tuning, data.profile)
-    return FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes), None
+    gathering = partial(FromColumns, data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes)
+    return FromEntries(data, y, c[None], gathering, tuning, fit_intercept=free) if by_entries else gathering(), None
 
 
 def _engine(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, n_threads: int) -> Engine:

@@ -16,7 +16,7 @@ from dualnewton.objective.moments import Verifier
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import direct_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import compiles_paths, sums_moments
+from dualnewton.planning.working_sets import compiles_paths, sums_moments, walks_by_entries
 from dualnewton.run.loop import solve
 from dualnewton.run.methods import paths_of
 from dualnewton.run.result import Result, direct_result
@@ -54,8 +54,9 @@ def solve_path(
     penalties = [base.times(lam / problem.lam) for lam in lams]
     goals = [WELL_BELOW * tol * float(penalty.threshold.min()) for penalty in penalties]
     with one_blas_thread:
-        summed, compiled = sums_moments(problem.data.profile, tuning), compiles_paths(problem.d, tuning)
-        paths, moments = paths_of(problem, problem.data, tuning, summed=summed, compiled=compiled)
+        data, compiled = problem.data, compiles_paths(problem.d, tuning)
+        summed, by_entries = sums_moments(data.profile, tuning), walks_by_entries(data, tuning)
+        paths, moments = paths_of(problem, data, tuning, summed=summed, by_entries=by_entries, compiled=compiled)
         # Models are certified from the moments, without passes over the data, if these suffice.
         plain = problem.offset is None and not duals
         verifier = Verifier(moments, problem) if plain and moments is not None else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from dualnewton.solvers.prox.subproblem import Penalty
 
 BY_MOMENTS = "paths over all features, from the moments of the rows, computed in one pass"
 BY_COLUMNS = "paths over a growing set of features, checked by shared passes over the data"
-BY_ENTRIES = "paths by extrapolated coordinate descent over the stored entries of sparse features"
+BY_ENTRIES = "paths by extrapolated coordinate descent over the entries of the features"
 """The reasons in the plans of models from paths."""
 
 WELL_BELOW = 0.3
@@ -259,13 +260,8 @@ class _ByColumns(QuadraticPaths):
 
     def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
         data, tuning = self.data, self.session.tuning
-        if walks_by_entries(data.matrix, tuning, len(folds)):
-            own = folds.counts * c
-            own *= (own.shape[1] / own.sum(axis=1))[:, None]
-            self.reason, largest = BY_ENTRIES, tuning.largest_matrix
-            self.paths = FromEntries(data.matrix, data.y, own, fit_intercept=fit_intercept, largest=largest)
-            return
-        self.paths = FromColumns(
+        gathering = partial(
+            FromColumns,
             data.matrix,
             data.y,
             Groups.of(c, *folds.patterns),
@@ -273,6 +269,13 @@ class _ByColumns(QuadraticPaths):
             compiled=compiles_paths(data.X.shape[1], tuning),
             sizes=SetSizes.of_paths(len(folds), tuning),
         )
+        if not walks_by_entries(data.matrix, tuning, len(folds)):
+            self.paths = gathering()
+            return
+        own = folds.counts * c
+        own *= (own.shape[1] / own.sum(axis=1))[:, None]
+        self.reason = BY_ENTRIES
+        self.paths = FromEntries(data.matrix, data.y, own, gathering, tuning, fit_intercept=fit_intercept)
 
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
         W, b, lams = models.W, models.b, models.lams

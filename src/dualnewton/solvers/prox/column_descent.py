@@ -1,4 +1,4 @@
-"""A quadratic model of many sparse features with a separable penalty, minimised without its matrix.
+"""A quadratic model of many features with a separable penalty, minimised without its matrix.
 
     min_v  constant + slopesᵀv + ½ (v − o)ᵀH(v − o) + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      lower ≤ v ≤ upper
     H = A Aᵀ − q qᵀ,        one row of A for each feature; q is not zero where the intercept follows the features
@@ -160,7 +160,7 @@ class ColumnModel:
 
     Parameters
     ----------
-    A : CSR array of shape (m, n)
+    A : array or CSR array of shape (m, n)
         The features.
     q, slopes : arrays of shape (m,)
         As above; the slopes at the origin, without the ridge.
@@ -211,7 +211,10 @@ class ColumnModel:
         compiled, parts = columns.column_rounds, [getattr(penalty, part.name) for part in fields(penalty)]
         self.rows = Rows.of(self.A) if self.rows is None else self.rows
         model = (*self.rows, self.q, self.diagonal, self.slopes, self.v, self.moved, *parts, self.along_q)
-        end, at_once = int(self.sweeps[0]) + most, SWEEPS * max(1, AT_ONCE // (SWEEPS * max(self.A.nnz, 1)))
+        end, at_once = (
+            int(self.sweeps[0]) + most,
+            SWEEPS * max(1, AT_ONCE // (SWEEPS * max(linear.entries(self.A).size, 1))),
+        )
         while True:
             limit = min(end, int(self.sweeps[0]) + at_once)
             arguments = (*model, start, self.constant, goal, gap_goal, limit, self.sweeps)

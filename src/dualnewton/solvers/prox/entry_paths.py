@@ -1,25 +1,25 @@
-"""The walk of ``paths.py`` over sparse features by their stored entries: no matrix of products is formed.
+"""The walk of ``paths.py`` by coordinate descent over the entries of the features: no matrix of products is formed.
 
 A sweep over the features costs their entries, while their products fill a matrix, whose Cholesky factors cost more than hundreds
-of sweeps. Each model walks by itself, from every fourth strength to the next, beginning where the last two models point to; those
-between start where the two around them interpolate them. Their gaps are of second order in the distance of the strengths, so that
-many of these need no sweep.
+of sweeps: so it is with sparse features, and with more dense ones than rows, of which a Lasso may use nearly as many as there are
+rows, so that most Newton steps exchange one feature for another. Each model walks by itself, from every fourth strength to the
+next, beginning where the last two models point to; those between start where the two around them interpolate them. Their gaps are
+of second order in the distance of the strengths, so that many of these need no sweep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from dualnewton.matrix import Data, linear
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.deadline import OutOfTime, Until
 from dualnewton.solvers.prox.column_descent import ColumnModel
 from dualnewton.solvers.prox.paths import AHEAD, CHECKED, Paths
-from dualnewton.solvers.prox.subproblem import Penalty, minimise, sweep_of
-
-MOST_SWEEPS = 5000
-"""Sweeps for one strength; beyond them the features in use are so correlated that their matrix is formed once."""
+from dualnewton.solvers.prox.subproblem import Penalty
 
 TOGETHER = 1 << 17
 """Entries of models that are returned together: their certificates share calls, and stay in the cache."""
@@ -33,7 +33,7 @@ violations of ε times the threshold may leave a gap of 2ε; the gap itself need
 
 
 class FromEntries(Paths):
-    """Models of all features that have entries; these are sparse.
+    """Models of all features that are not zero.
 
     Parameters
     ----------
@@ -43,17 +43,30 @@ class FromEntries(Paths):
         The targets.
     c : array of shape (F, n)
         The weights of the rows, for each model.
+    gathering : callable
+        Makes paths with matrices, which go on from the first strength for which sweeps do not suffice.
+    crossovers : Crossovers
+        How many sweeps these are.
     fit_intercept : bool
         Whether there is an intercept.
-    largest : int
-        Number of features up to which the matrix of those in use is formed if sweeps do not converge.
     """
 
-    def __init__(self, data: Data, y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, largest: int) -> None:
+    def __init__(
+        self,
+        data: Data,
+        y: np.ndarray,
+        c: np.ndarray,
+        gathering: Callable[[], Paths],
+        crossovers: Crossovers,
+        *,
+        fit_intercept: bool,
+    ) -> None:
         columns = data.columns(np.arange(data.d))
-        self.features, self.d = np.flatnonzero(np.diff(columns.indptr)), data.d  # others stay at zero
+        self.features, self.d = np.flatnonzero(linear.squared_norms(columns)), data.d  # others stay at zero
+        self._gathering, sparse = gathering, linear.is_sparse(columns)
+        most = (crossovers.sparse_sweeps,) * 2 if sparse else (crossovers.dense_sweeps, crossovers.ridge_sweeps)
         columns = columns if self.features.size == data.d else columns[self.features]
-        self.models = [EntryModel(columns, y, own, fit_intercept=fit_intercept, largest=largest) for own in c]
+        self.models = [EntryModel(columns, y, own, most, fit_intercept=fit_intercept) for own in c]
         self.means = np.stack([model.mean for model in self.models])
         self.target_mean = np.array([model.target_mean for model in self.models])
 
@@ -75,35 +88,52 @@ class FromEntries(Paths):
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
+        # Without thresholds all features are in use.
+        if any(model.is_slow for model in self.models) or not penalties[0].threshold.any():
+            return None
         size = self.gradient.size
         count = min(len(penalties), max(1, CHECKED // size), max(AHEAD, TOGETHER // size))
         inner = [each.only(self.features) for each in penalties[:count]]
         found, before = np.empty((count, *self.V.shape)), sum(model.sweeps for model in self.models)
         for f, model in enumerate(self.models):
-            found[:, f] = model.walk(inner, goals[:count], is_over)
-        self._stand()
+            own = model.walk(inner[:count], goals[:count], is_over)
+            count = len(own)  # that of the first model which is slow
+            found[:count, f] = own
+            if count == 0:
+                return None
         self.passes += count + (sum(model.sweeps for model in self.models) - before) // len(self.models)
-        return found
+        for f, model in enumerate(self.models):
+            model.columns.stand(found[count - 1, f])
+        self._stand()
+        return found[:count]
+
+    @cached_property
+    def _successor(self) -> Paths | None:
+        return self._gathering()
 
     def intercepts(self, V: np.ndarray) -> np.ndarray:
         return np.asarray(self.target_mean - np.einsum("afj,fj->af", V, self.means))
 
 
 class EntryModel:
-    """One model: rows and targets times the roots of their weights, and the last points of its walk."""
+    """One model: rows and targets times the roots of their weights, and the last points of its walk.
+
+    It takes at most ``most`` sweeps for a strength, the second number if every feature has a ridge term.
+    """
 
     def __init__(
-        self, columns: linear.Matrix, y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, largest: int
+        self, columns: linear.Matrix, y: np.ndarray, c: np.ndarray, most: tuple[int, int], *, fit_intercept: bool
     ) -> None:
-        roots, total, d = np.sqrt(c), float(c.sum()), columns.shape[0]
-        A = columns
+        total, d, A = float(c.sum()), columns.shape[0], columns
         if np.any(c != 1.0):
-            A = linear.scale_columns(columns, roots)
-            A.eliminate_zeros()  # rows that a fold leaves out
+            inside = np.flatnonzero(c)  # a fold leaves rows out
+            y, c = y[inside], c[inside]
+            A = linear.scale_columns(linear.some_columns(columns, inside), np.sqrt(c))
+        roots = np.sqrt(c)
         self.mean = np.asarray(A @ roots) / total if fit_intercept else np.zeros(d)
         self.target_mean = float(c @ y) / total if fit_intercept else 0.0
         targets = roots * (y - self.target_mean)
-        self.squares, self.largest, self.most = float(targets @ targets), largest, MOST_SWEEPS
+        self.squares, self.most = float(targets @ targets), most
         self.columns = ColumnModel(A, np.sqrt(total) * self.mean, -(A @ targets), np.zeros(d), 0.5 * self.squares)
         self.begin(None)
 
@@ -121,11 +151,15 @@ class EntryModel:
 
     def begin(self, w: np.ndarray | None) -> None:
         """Go to a point, zero if none is given, from which a walk begins."""
+        self.is_slow = False  # whether sweeps did not suffice for a strength of the walk
         self.columns.stand(np.zeros(self.columns.v.size) if w is None else w)
         self.trail: list[tuple[float, np.ndarray]] = []  # the last two models, with the threshold of each
 
     def walk(self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]) -> np.ndarray:
-        """Return the models of some penalties, of shape (penalties, d); once it is over, those left equal the last one."""
+        """Return the models of some penalties, of shape (penalties, d); once it is over, those left equal the last one.
+
+        Only the first of them, if sweeps do not suffice for the next one.
+        """
         found = np.empty((len(penalties), self.columns.v.size))
         strengths = [float(each.threshold.max()) for each in penalties]
         knots = [*range(APART - 1 if self.trail else 0, len(penalties), APART)]
@@ -134,11 +168,15 @@ class EntryModel:
         last = -1
         for knot in knots:
             found[knot] = self.minimum(self._ahead(strengths[knot]), penalties[knot], goals[knot], is_over)
+            if self.is_slow:
+                return found[: last + 1]
             here = strengths[knot], found[knot].copy()
             for k in range(last + 1, knot):
                 start = _on_line(self.trail[-1], here, strengths[k])
                 found[k] = self.minimum(start, penalties[k], goals[k], is_over)
                 self.trail.append((strengths[k], found[k].copy()))
+                if self.is_slow:
+                    return found[:k]
             self.trail, last = [*self.trail, here][-2:], knot
         self.columns.stand(found[-1])
         return found
@@ -153,26 +191,14 @@ class EntryModel:
 
     def minimum(self, start: np.ndarray, penalty: Penalty, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go from a start to the minimum and return it; once it is over, the current point."""
-        columns, gap, until = self.columns, LOOSELY * goal / float(penalty.threshold.max()), Until(ended=is_over)
+        gap, until = LOOSELY * goal / float(penalty.threshold.max()), Until(ended=is_over)
+        most = self.most[bool(penalty.ridge.all())]
         try:
             until.check()
-            start = penalty.nearest(start)
-            if not columns.descend(start, penalty, goal, gap, self.most, until):
-                columns.descend(self._by_matrix(penalty, goal, until), penalty, goal, gap, self.most, until)
+            self.is_slow = not self.columns.descend(penalty.nearest(start), penalty, goal, gap, most, until)
         except OutOfTime:
             pass
-        return columns.v
-
-    def _by_matrix(self, penalty: Penalty, goal: float, until: Until) -> np.ndarray:
-        """Return the minimum over the features in use and those that violate the optimality conditions, by their matrix."""
-        columns = self.columns
-        new, here = columns.v.copy(), columns.here
-        inside = np.flatnonzero((new != 0.0) | (penalty.violations(new, here) > 0.0))
-        if inside.size <= self.largest:
-            H = linear.gram(columns.A[inside]) - np.outer(columns.q[inside], columns.q[inside])
-            own = penalty.only(inside)
-            new[inside] = minimise(H, here[inside], new[inside], own, goal, sweep_of(compiled=True), until)
-        return new
+        return self.columns.v
 
 
 def _on_line(left: tuple[float, np.ndarray], right: tuple[float, np.ndarray], strength: float) -> np.ndarray:

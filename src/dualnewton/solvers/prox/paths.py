@@ -146,6 +146,11 @@ class Paths(ABC):
     ahead: int = 1
 
     @property
+    def _successor(self) -> Paths | None:
+        """The paths that go on where these cannot."""
+        return None
+
+    @property
     @abstractmethod
     def inside(self) -> np.ndarray:
         """The features whose coefficients may be nonzero, in the order of V."""
@@ -186,7 +191,7 @@ class Paths(ABC):
     ) -> Iterator[Stretch]:
         """Yield the models of the penalties, some at a time, from zero or a start of shape (F, d) on.
 
-        The last ones are missing if they do not fit.
+        Where these paths cannot go on, their successor does; without one, the last models are missing.
         """
         self.begin(start)
         self.ahead = (
@@ -198,6 +203,10 @@ class Paths(ABC):
             W[:, :, self.inside] = found
             yield Stretch(W, self.intercepts(found))
             done += len(found)
+        if done < len(penalties) and self._successor is not None:
+            last = np.zeros(self.gradient.shape)
+            last[:, self.inside] = self.V
+            yield from self._successor.along(penalties[done:], goals[done:], is_over, last)
 
 
 class FromMoments(Paths):
