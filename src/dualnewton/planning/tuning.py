@@ -45,6 +45,10 @@ class Tuning(Crossovers):
         Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
         systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
         faster.
+    product_block, product_rows : int, float
+        Largest number of entries of a dense block for which Newton's method begins by conjugate gradients, where its Hessians are
+        not cheap; and the least number of rows for each feature for which losses that are piecewise quadratic, or have no γ, are
+        minimised so.
     product_systems, fitted_products : float
         Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are solved
         roughly. And the most of them in a system of a logistic loss with fewer examples than features.
@@ -288,6 +292,8 @@ class Tuning(Crossovers):
     thin_hessian: float = 2.1e7
     product_features: int = 64
     product_entries: int = 1 << 19
+    product_block: int = 1 << 20
+    product_rows: float = 2.5
     product_systems: float = 2.0
     round_entries: int = 1 << 16
     round_features: float = 1.2
