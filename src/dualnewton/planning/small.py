@@ -97,6 +97,8 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     kinked = n < d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
+    if n >= d and problem.columns == 1:
+        return _products_cost(problem, tuning) <= tuning.product_optimism * _descent_cost(problem, tuning)
     matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
     return _products_cost(problem, tuning) <= matrix
 
@@ -113,15 +115,22 @@ def _multiplies_block(problem: Any, tuning: Tuning) -> bool:
         return False
     if not has_hessian(problem) or not problem.data.capabilities.whole or _takes_newton(problem, tuning):
         return False
-    return 1.0 / LARGE <= problem.data.norm <= LARGE
+    in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
+    return in_range and _directions(problem, tuning) >= tuning.fewest_products
 
 
 def _directions(problem: Any, tuning: Tuning) -> int:
     """Return the conjugate gradients that cost as much as the Hessian of a dense block and the steps of L-BFGS from it."""
-    n, d, rates, costs = problem.n, problem.d, tuning.rates, Costs.of(problem.data.profile, tuning)
-    passes = tuning.last_passes if problem.loss.curvature is Curvature.CONSTANT else tuning.newton_passes
+    n, d, rates = problem.n, problem.d, tuning.rates
     product = rates.product_call + SINGLE * n * d / rates.cache_bandwidth + (n + d) * rates.margin
-    return int((costs.added(n) + passes * costs.data_pass) / product)
+    return int(_descent_cost(problem, tuning) / product)
+
+
+def _descent_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of one Hessian and the steps of L-BFGS from it."""
+    costs = Costs.of(problem.data.profile, tuning)
+    passes = tuning.last_passes if problem.loss.curvature is Curvature.CONSTANT else tuning.newton_passes
+    return costs.added(problem.n) + passes * costs.data_pass
 
 
 def _products_cost(problem: Any, tuning: Tuning) -> float:

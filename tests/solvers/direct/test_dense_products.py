@@ -24,7 +24,7 @@ LOSSES = [
     (losses.Huber(0.5), SCORE),
     (losses.Poisson(), np.round(np.exp(0.5 * SCORE))),
 ]
-PRODUCTS = replace(DEFAULT, small_entries=1 << 10, one_block_features=64)
+PRODUCTS = replace(DEFAULT, small_entries=1 << 10, one_block_features=64, fewest_products=1)
 """By products, as if the data were larger."""
 
 
@@ -44,8 +44,11 @@ def test_products_find_what_the_general_method_finds(loss, y, general, fit_inter
         fit_intercept=fit_intercept,
     )
     found = dn.solve(problem, tol=1e-9, tuning=PRODUCTS)
-    assert found.plan.family == "conjugate"
-    assert found.plan.directions > 0
+    first = (
+        found.plan.before or found.plan
+    )  # a piecewise quadratic loss is left to the general method where products are slow
+    assert first.family == "conjugate"
+    assert first.directions > 0
     assert found.certificate.relative_gap <= 1e-9
     other = dn.solve(problem, tol=1e-9, tuning=GENERAL)
     assert other.plan.family is None

@@ -73,8 +73,11 @@ def solve(
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
-        slow = way.slow
-        while slow and steps < most and not stuck:
+        if (
+            way.slow and problem.loss.curvature is Curvature.PIECEWISE
+        ):  # the general method adds the changes of its Hessian
+            break
+        while way.slow and steps < most and not stuck:
             at, more, stuck = from_hessian(risk, at, goal, deadline)
             steps, stuck = steps + more, stuck or time.perf_counter() > deadline
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))

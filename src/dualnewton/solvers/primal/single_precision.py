@@ -14,7 +14,7 @@ FEW = 256
 SINGLE = 1e-7
 """Relative error of single precision in a sum of products."""
 
-SMALLEST, LARGEST = 1e-30, 1e30
+TINY, LARGEST = 1e-30, 1e30
 """Range of the largest entry on the diagonal of the Hessian in which its sums in single precision neither vanish nor overflow."""
 
 EXACT, ROUGH = 0.2, 1.0
@@ -43,7 +43,7 @@ def noise_of(diagonal: np.ndarray, ridge: np.ndarray) -> float:
     The error of each entry is about 1e-7 of the diagonal of H, that of the matrix √d times as much for d features, and every
     direction has at least the curvature of the ridge. It is infinite beyond the range of single precision.
     """
-    if not SMALLEST <= float(diagonal.max()) <= LARGEST:
+    if not TINY <= float(diagonal.max()) <= LARGEST:
         return math.inf
     return SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[: diagonal.size]).max())
 
