@@ -93,6 +93,24 @@ def ill_conditioned(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return X, flips * np.where(X @ rng.standard_normal(d) > 0.0, 1.0, -1.0)
 
 
+def thin_rows(n: int, d: int, share: float, seed: int = 0) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Generate sparse Gaussian rows with this share of stored entries, labelled by a noisy random hyperplane.
+
+    The feature of rank j is stored in a share of the rows proportional to j^−0.7, and in all of them at most.
+    """
+    rng = np.random.default_rng(seed)
+    frequency = np.arange(1, d + 1) ** -0.7
+    stored = rng.random((n, d)) < np.minimum(share * d * frequency / frequency.sum(), 1.0)
+    X = sp.csr_matrix(stored * rng.standard_normal((n, d)))
+    scores = X @ rng.standard_normal(d)
+    return X, np.where(scores + 0.5 * scores.std() * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+
+
+def thin_set(n: int, d: int, share: float) -> Regime:
+    """Return a generated sparse set, named by its shape."""
+    return Regime(Dataset(f"thin-{n}x{d}", lambda: thin_rows(n, d, share), as_it_is), CLASSIFICATION, generated=True)
+
+
 def ill_set(n: int, d: int) -> Regime:
     """Return a generated set, named by its shape."""
     return Regime(Dataset(f"ill-{n}x{d}", lambda: ill_conditioned(n, d), as_it_is), CLASSIFICATION, generated=True)
@@ -123,6 +141,7 @@ REGIMES = [
     NEWS20,
     ill_set(200_000, 100),
     ill_set(20_000, 2_000),
+    thin_set(3_845, 1_617, 0.09),
 ]
 QUICK = [classes("splice"), outputs("cpusmall"), ill_set(4_000, 50)]
 

@@ -304,8 +304,8 @@ def test_generated_data_have_the_condition_number_and_the_wrong_labels_they_clai
     assert np.mean(np.sign(X @ w) != y) == pytest.approx(regime_data.FLIPPED, abs=0.02)
 
 
-def test_there_are_132_cells_and_the_names_choose_among_them():
-    assert len(list(regime_data.cells(regime_data.REGIMES, quick=False))) == 132
+def test_there_are_144_cells_and_the_names_choose_among_them():
+    assert len(list(regime_data.cells(regime_data.REGIMES, quick=False))) == 144
     here, absent = regime_data.regimes(quick=False, names=["ill-200000x100", "cadata"])
     assert {*absent, *(regime.name for regime in here)} == {"ill-200000x100", "cadata"}
     for cell in regime_data.cells(regime_data.REGIMES, quick=False):

@@ -37,7 +37,10 @@ OTHERS = {
         700: "the exponential of larger numbers overflows",
         1e-300: "the logarithm of a number that may be zero",
     },
-    "small.py": {3: "the pairs of entries of n rows with n coordinates are n³/2"},
+    "small.py": {
+        3: "the pairs of entries of n rows with n coordinates are n³/2",
+        1e15: "products of larger numbers overflow in float32",
+    },
     "switching.py": {128: "steps that a history keeps at most", 1e-15: "relative rounding of a gap"},
     "working_sets.py": {
         3: "a Newton step on m features has m³/6 multiplications",

@@ -10,7 +10,8 @@ from dualnewton.planning.small import small_plan
 CASES = {
     "few features": (5000, 50, 1.0, "newton"),
     "few features, thin rows": (5000, 50, 0.05, "newton"),
-    "many features": (4000, 250, 1.0, None),
+    "many features": (4000, 250, 1.0, "conjugate"),
+    "more rows": (5000, 250, 1.0, None),
     "many features, thin rows": (5000, 100, 0.05, "conjugate"),
     "many more, not so thin": (6000, 200, 0.35, None),
     "small": (500, 200, 1.0, "newton"),

@@ -14,8 +14,8 @@ from dualnewton.matrix.protocol import Data, Profile, Work
 from dualnewton.planning.rates import Rates
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
-DOUBLE, INDEX = 8, 4
-"""Bytes of a number in float64, and of the column index of a stored entry."""
+DOUBLE, SINGLE, INDEX = 8, 4, 4
+"""Bytes of a number in float64 and in float32, and of the column index of a stored entry."""
 
 
 @lru_cache(maxsize=16)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import DOUBLE, Costs, is_small
+from dualnewton.planning.costs import DOUBLE, SINGLE, Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.facts import every, first_margins
 from dualnewton.planning.interior import interior_cost
@@ -18,6 +18,9 @@ from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.planning.working_sets import is_thin, visits_entries
+
+LARGE = 1e15
+"""Norm of X up to which, and inverse of that from which on, products with dense rows in float32 neither overflow nor vanish."""
 
 
 class Family(NamedTuple):
@@ -35,8 +38,9 @@ class Family(NamedTuple):
         The outer schemes of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
-    dense : bool
+    dense : bool or None
         Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse rows.
+        None if it takes dense rows as one block, and sparse ones as they are.
     warm : bool
         Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     cost : callable, optional
@@ -52,7 +56,7 @@ class Family(NamedTuple):
     reason: str
     schemes: tuple[str | None, ...] = (None,)
     together: bool = False
-    dense: bool = True
+    dense: bool | None = True
     warm: bool = False
     cost: Callable[[Any, Tuning], float] | None = None
     automatic: bool = False
@@ -80,19 +84,53 @@ def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices.
+    """Whether Newton's method by products is expected to cost less than with matrices.
 
-    With fewer examples than features, a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are
-    compiled.
+    Dense rows take a matrix after all if the products turn out to be too many. For sparse ones with fewer examples than features,
+    a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are compiled.
     """
     n, d, data = problem.n, problem.d, problem.data
+    if not data.profile.sparse:
+        return tuning.small_entries < n * d <= tuning.product_block and _multiplies_block(problem, tuning)
     if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
         return False
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
+    if n >= d and problem.columns == 1:
+        return _products_cost(problem, tuning) <= tuning.product_optimism * _descent_cost(problem, tuning)
     matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
     return _products_cost(problem, tuning) <= matrix
+
+
+def _multiplies_block(problem: Any, tuning: Tuning) -> bool:
+    """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
+
+    With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
+    those of a loss without γ change it much.
+    """
+    uneven = problem.loss.curvature is Curvature.PIECEWISE or problem.loss.gamma is None
+    fewest = tuning.product_rows if uneven else 1.0
+    if problem.columns > 1 or problem.n < fewest * problem.d:
+        return False
+    if not has_hessian(problem) or not problem.data.capabilities.whole or _takes_newton(problem, tuning):
+        return False
+    in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
+    return in_range and _directions(problem, tuning) >= tuning.fewest_products
+
+
+def _directions(problem: Any, tuning: Tuning) -> int:
+    """Return the conjugate gradients that cost as much as the Hessian of a dense block and the steps of L-BFGS from it."""
+    n, d, rates = problem.n, problem.d, tuning.rates
+    product = rates.product_call + SINGLE * n * d / rates.cache_bandwidth + (n + d) * rates.margin
+    return int(_descent_cost(problem, tuning) / product)
+
+
+def _descent_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of one Hessian and the steps of L-BFGS from it."""
+    costs = Costs.of(problem.data.profile, tuning)
+    passes = tuning.last_passes if problem.loss.curvature is Curvature.CONSTANT else tuning.newton_passes
+    return costs.added(problem.n) + passes * costs.data_pass
 
 
 def _products_cost(problem: Any, tuning: Tuning) -> float:
@@ -270,6 +308,11 @@ WIDE_CLASSES = (
 )
 """The reasons in the plan of a direct solution on n coordinates."""
 
+BLOCK_PRODUCTS = (
+    "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one dense block"
+)
+"""The reason in the plan of a direct solution by products with dense rows."""
+
 FAMILIES = {
     "rounds": Family(
         _takes_rounds,
@@ -297,7 +340,7 @@ FAMILIES = {
         _takes_products,
         "newton",
         "Newton's method by conjugate gradients, whose products use the stored entries alone",
-        dense=False,
+        dense=None,
         warm=True,
         cost=_products_cost,
     ),
@@ -333,7 +376,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     for name, family in FAMILIES.items():
         if scheme not in family.schemes or not asked or method not in ("auto", family.method):
             continue
-        if not (one_block if family.dense else sparse) or (family.automatic and method != "auto"):
+        room = one_block if family.dense or (family.dense is None and not sparse and models == 1) else sparse
+        if not room or (family.automatic and method != "auto"):
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
@@ -341,6 +385,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
             size, compiled = (1, True) if family.automatic else (problem.n, False)
             plan = Plan(family.method, size, family.reason, compiled=compiled, family=name, together=together)
+            if name == "conjugate" and not sparse:
+                return replace(plan, reason=BLOCK_PRODUCTS, directions=_directions(problem, tuning))
             if family.cost is not None:
                 plan = replace(plan, cost=family.cost(problem, tuning))
             return _with_passes(plan, problem, tuning) if name == "classes" else plan

@@ -45,6 +45,13 @@ class Tuning(Crossovers):
         Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
         systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
         faster.
+    product_block, product_rows, fewest_products : int, float, int
+        Largest number of entries of a dense block for which Newton's method begins by conjugate gradients, where its Hessians are
+        not cheap; the least number of rows for each feature for which this is done for losses that are piecewise quadratic or
+        have no γ; and the least number of conjugate gradients that must cost as much as a Hessian.
+    product_optimism : float
+        Factor by which the conjugate gradients on sparse rows are predicted to be too many: frequent features have most of the
+        trace of their Hessians.
     product_systems, fitted_products : float
         Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are solved
         roughly. And the most of them in a system of a logistic loss with fewer examples than features.
@@ -291,6 +298,10 @@ class Tuning(Crossovers):
     thin_hessian: float = 2.1e7
     product_features: int = 64
     product_entries: int = 1 << 19
+    product_block: int = 1 << 20
+    product_rows: float = 2.5
+    fewest_products: int = 40
+    product_optimism: float = 2.0
     product_systems: float = 2.0
     round_entries: int = 1 << 19
     round_features: float = 1.0

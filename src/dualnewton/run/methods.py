@@ -58,7 +58,9 @@ def direct_solver(plan: Plan) -> Solvers:
         together = partial(_direct(TOGETHER[plan.inner or plan.family]).solve, alone=solve)
         return together if plan.inner is None else partial(_direct(plan.family).solve_together, inner=together)
     if plan.inner is not None:
-        solve = partial(_direct(plan.family).solve, inner=solve, directions=plan.directions)
+        solve = partial(_direct(plan.family).solve, inner=solve)
+    if plan.directions:
+        solve = partial(solve, directions=plan.directions)
     return partial(one_by_one, solve)
 
 

@@ -101,3 +101,13 @@ def test_sums_over_pairs_of_entries_have_no_single_precision():
     rows = sp.random_array((4000, 200), density=0.02, format="csr", random_state=0)
     assert not Sketching.of(MemoryData(rows)).considers_single(4000)
     assert Sketching.of(MemoryData(rows.toarray())).considers_single(4000)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e18, 1e30])
+def test_sums_beyond_the_range_of_single_precision_are_not_tried(scale):
+    """The scale of X and λ changes the model by a factor and nothing else; in float32 the sums would overflow or vanish."""
+    problem = dn.Problem(scale * X, Y, losses.Squared(), lam=1e-3 * scale**2)
+    result = dn.solve(problem, method="newton", tol=1e-6, tuning=ALWAYS)
+    assert result.certificate.relative_gap <= 1e-6
+    usual = dn.solve(dn.Problem(X, Y, losses.Squared(), lam=1e-3), method="newton", tol=1e-6, tuning=ALWAYS)
+    assert result.certificate.primal == pytest.approx(usual.certificate.primal, rel=1e-5)

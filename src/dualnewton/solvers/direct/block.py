@@ -12,6 +12,7 @@ from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.blocks import CACHED, FEW
 from dualnewton.solvers.crossovers import USUAL, Crossovers
+from dualnewton.solvers.primal.single_precision import estimated_diagonal
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
@@ -46,13 +47,19 @@ class Block:
 
     @cached_property
     def stored(self) -> linear.Matrix:
-        """X, dense or CSR as it is stored."""
-        return self.data.rows(slice(None))
+        """X, in CSR as it is stored, or the dense rows."""
+        return self.data.rows(slice(None)) if self.data.profile.sparse else self.rows
 
-    @cached_property
-    def squares(self) -> linear.Matrix:
-        """The squares of the entries of Xᵀ, stored as X is."""
-        return linear.transposed(linear.squared(self.stored))
+    def squared_sums(self, weights: np.ndarray, *, equal: bool = False) -> np.ndarray:
+        """Return Σ weights_i a_ij² for each feature, given whether all weights are equal.
+
+        It is an estimate for dense rows, whose squares would be a large array.
+        """
+        if not self.data.profile.sparse:
+            return estimated_diagonal(self.data, weights)
+        if equal:
+            return weights[0] * self.data.squared_feature_norms
+        return np.asarray(linear.transposed(linear.squared(self.stored)) @ weights)
 
     @cached_property
     def rows(self) -> np.ndarray:

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.losses import Curvature
+from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, curvature_at
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
-from dualnewton.solvers.direct.descent import step
-from dualnewton.solvers.direct.newton import nothing
+from dualnewton.solvers.direct.descent import further, step
+from dualnewton.solvers.direct.newton import from_hessian, nothing
 from dualnewton.solvers.direct.risk import Point, Risk
 
 INNER = 0.01
@@ -33,27 +34,53 @@ INNER = 0.01
 NEAR = 0.5
 """Fraction of the wanted gap that the last system may leave: the curvature changes on the way."""
 
+OBSERVED = 8
+"""Conjugate gradients of a system after which the number of further ones is predicted."""
+
 MOST_PRODUCTS = 400
 """Conjugate gradients after which a fit is left to other methods."""
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
-    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
+def solve(
+    problem: Problem,
+    block: Block,
+    start: Start | None,
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+    directions: int = 0,
+) -> Found:
+    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding.
+
+    Parameters
+    ----------
+    directions : int
+        Conjugate gradients that cost as much as the Hessian of dense rows: if more of them are expected, that is computed, and
+        L-BFGS continues from it. 0 for sparse rows, which are left to other methods after many conjugate gradients.
+    """
     risk, goal = Risk.of(problem, block, as_stored=True), WELL_BELOW * tol
     w, b = _constant(problem) if start is None else start
     x = risk.vector(w, b)
     at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
     gap, steps, products = risk.gap(at), 0, 0
     stuck, first = start is not None and gap <= goal * abs(at.value), None
-    inner, near = (0.0, 1.0) if problem.loss.curvature is Curvature.CONSTANT else (INNER, NEAR)
+    begin, constant = gap, problem.loss.curvature is Curvature.CONSTANT
+    # The residual of a system with products in float32 is less exact than the gap that is wanted.
+    inner, near = 0.0 if constant else INNER, 1.0 if constant and not directions else NEAR
     while steps < most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
         first = system if first is None else first
-        way = system.solved(left, near * goal, MOST_PRODUCTS - products)
+        way = system.solved(left, near * goal, MOST_PRODUCTS - products, Pace(directions, begin, products))
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
+        if way.slow and problem.loss.curvature is Curvature.PIECEWISE:
+            break  # the general method adds the rows that change their curvature to its Hessian
+        while way.slow and steps < most and not stuck:
+            at, more, stuck = from_hessian(risk, at, goal, deadline)
+            steps, stuck = steps + more, stuck or time.perf_counter() > deadline
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
 
 
@@ -63,12 +90,37 @@ def _constant(problem: Problem) -> Start:
     return w, problem.best_intercept_without_features() if problem.loss.curvature is Curvature.CONSTANT else b
 
 
+class Pace(NamedTuple):
+    """The conjugate gradients that a fit may take before a Hessian costs less (0: any number), its first gap, those so far."""
+
+    most: int = 0
+    first: float = 0.0
+    products: int = 0
+
+    def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
+        """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
+
+        The gap may rise at the begin of a system, and from one to the next: the decrease in both the system and the fit is slow.
+        """
+        products = self.products + more
+        if not self.most or gap <= goal:
+            return False
+        if more < OBSERVED:
+            return products > self.most
+        return products + min(further(first, gap, goal, more), further(self.first, gap, goal, products)) > self.most
+
+
+ANY = Pace()
+"""That of a system which is solved by any number of conjugate gradients."""
+
+
 class Way(NamedTuple):
     """A step, its margins, and the conjugate gradients that it took."""
 
     x: np.ndarray
     margins: np.ndarray
     products: int
+    slow: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +166,8 @@ class System:
         curved = curvature_at(risk.loss, at.margins, risk.vectors)
         mass = float(weights.sum())
         if first is None:
-            same = risk.loss.curvature is Curvature.CONSTANT and risk.vectors.c is None
-            sums = weights[0] * block.data.squared_feature_norms if same else block.squares @ weights
+            equal = risk.loss.curvature is Curvature.CONSTANT and risk.vectors.c is None
+            sums = block.squared_sums(weights, equal=equal)
             diagonal = sums + ridge
             trace = float(diagonal.sum())
             heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
@@ -135,10 +187,14 @@ class System:
         """Return the intercept whose margins have slopes with the same sums."""
         return slopes.sum(axis=0) @ self.of_intercept if slopes.ndim > 1 else float(slopes.sum()) * self.of_intercept
 
-    def solved(self, left: float, goal: float, most: int) -> Way:
-        """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end."""
-        risk, rows, transposed, free = self.risk, self.risk.rows, self.risk.transposed, self.risk.free
-        d, K, value, products = rows.shape[1], risk.loss.columns, self.at.value, 0
+    def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Way:
+        """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
+
+        It is left earlier if the pace so far is too slow.
+        """
+        risk, rows, free = self.risk, self.risk.multiplied, self.risk.free
+        transposed, kind = linear.transposed(rows), rows.dtype
+        d, K, value, products, slow = rows.shape[1], risk.loss.columns, self.at.value, 0, False
         G = self.at.gradient.reshape(K, -1).T
         r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
         start: Any = 0.0
@@ -147,26 +203,29 @@ class System:
             decrease = -0.5 * float(np.vdot(slope, start))
             if decrease > risk.rounding * abs(value):
                 value -= decrease
-                r -= transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
+                r -= risk.transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
             else:
                 start = 0.0
         s, images, p, last = np.zeros(r.shape), np.zeros(self.at.margins.shape), np.zeros(r.shape), 1.0
-        while products < most and float(np.vdot(r, self.halves * r)) > max(left, goal * abs(value)):
+        gap = begin = float(np.vdot(r, self.halves * r))
+        while products < most and gap > max(left, goal * abs(value)) and not slow:
             q = self.inverse * r
             square = float(np.vdot(r, q))
             p *= square / last
             p += q
-            image = rows @ p
+            image = rows @ p.astype(kind, copy=False)
             slopes = self.curved(image)
             if free:
                 slopes -= self.curved(np.broadcast_to(self.best_intercept(slopes), slopes.shape))
-            Hp = transposed @ slopes
-            Hp += self.ridge * p
+            Hp = transposed @ slopes.astype(kind, copy=False)
+            Hp = Hp + self.ridge * p
             t = square / float(np.vdot(p, Hp))
             s += t * p
             images += t * image
             r -= t * Hp
             value -= 0.5 * t * square
             last, products = square, products + 1
+            gap = float(np.vdot(r, self.halves * r))
+            slow = pace.is_slow(products, begin, gap, goal * abs(value))
         b = start - self.best_intercept(self.curved(images)) if free else 0.0
-        return Way(risk.vector(s.T, b), images + b, products)
+        return Way(risk.vector(s.T, b), images + b, products, slow)

@@ -22,7 +22,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.descent import ROUNDING, is_close, quasi_newton, step
-from dualnewton.solvers.direct.risk import Risk
+from dualnewton.solvers.direct.risk import Point, Risk
 from dualnewton.solvers.direct.squares import is_exact
 
 SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
@@ -82,15 +82,24 @@ def _minimised(
             margins = risk.margins(x)
             t = _best_factor(risk, x, margins)
             at = risk.at(t * x, t * margins)
-        factor = risk.factor(at.margins, single=True)
-        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [], deadline=deadline)
-        steps += -(-(1 + passes) // 2)  # the Hessian counts as a pass
+        at, more, _ = from_hessian(risk, at, goal, deadline)
+        steps += more
     stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:
         at, stuck = step(risk, at, solved(risk.factor(at.margins), -at.gradient), level)
         steps += 1
         stuck = stuck or is_close(risk, at, goal) or time.perf_counter() > deadline
     return at.x, steps
+
+
+def from_hessian(risk: Risk, at: Point, goal: float, deadline: float) -> tuple[Point, int, bool]:
+    """Take a few steps of L-BFGS from the Hessian at a point; return where they end, the steps, and whether they are the last.
+
+    The Hessian counts as a pass.
+    """
+    factor = risk.factor(at.margins, single=True)
+    at, passes, last = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [], deadline=deadline)
+    return at, -(-(1 + passes) // 2), last
 
 
 # Least squares -----------------------------------------------------------------------------------------------------------------

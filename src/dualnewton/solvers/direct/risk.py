@@ -113,6 +113,11 @@ class Risk:
         return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
 
     @cached_property
+    def multiplied(self) -> Any:
+        """The rows by which conjugate gradients multiply: dense ones in float32, whose rounding the next system corrects."""
+        return self.rows if linear.is_sparse(self.rows) else self.rows.astype(np.float32)
+
+    @cached_property
     def rounding(self) -> float:
         """Relative change of n P that counts as rounding."""
         return ROUNDING if self.rows.dtype == np.float64 else NARROW_ROUNDING
@@ -240,7 +245,8 @@ class Risk:
     def _gram(self, weights: np.ndarray, kind: type) -> np.ndarray:
         """Σ weights_i ã_i ã_iᵀ. (A product of a matrix with its own transpose takes half the time of a general one.)"""
         if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
-            square = self.rows.T @ self.rows
+            rows = self.rows if self.rows.dtype == kind else self.multiplied
+            square = (rows.T @ rows).astype(np.float64, copy=False)
             square *= weights[0]
         else:
             square = self._scaled(np.sqrt(weights), kind)

@@ -14,6 +14,9 @@ FEW = 256
 SINGLE = 1e-7
 """Relative error of single precision in a sum of products."""
 
+TINY, LARGEST = 1e-30, 1e30
+"""Range of the largest entry on the diagonal of the Hessian in which its sums in single precision neither vanish nor overflow."""
+
 EXACT, ROUGH = 0.2, 1.0
 """Largest allowed relative change of the Hessian by single precision: for Newton's method, and for a sketch."""
 
@@ -38,8 +41,10 @@ def noise_of(diagonal: np.ndarray, ridge: np.ndarray) -> float:
     """Estimate the largest relative change of the curvature in any direction by products in single precision.
 
     The error of each entry is about 1e-7 of the diagonal of H, that of the matrix √d times as much for d features, and every
-    direction has at least the curvature of the ridge.
+    direction has at least the curvature of the ridge. It is infinite beyond the range of single precision.
     """
+    if not TINY <= float(diagonal.max()) <= LARGEST:
+        return math.inf
     return SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[: diagonal.size]).max())
 
 

@@ -311,9 +311,9 @@ class Sketches(Products):
         """
         data, d = self.data, self.data.d
         diagonal, ridge = estimated_diagonal(data, weights), self.ridge[:d]
-        if noise_of(diagonal, self.ridge) > REFINED:
+        if (noise := noise_of(diagonal, self.ridge)) > REFINED:
             guess = on_host(enough.gradients)[:, :d] / (diagonal + ridge)
-            if gap_left(guess, diagonal, ridge) > HOPELESS * enough.left:
+            if math.isinf(noise) or gap_left(guess, diagonal, ridge) > HOPELESS * enough.left:
                 return None
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
         diagonal = on_host(H.diagonal()).copy()

@@ -1,0 +1,96 @@
+"""Dense blocks whose Hessians are not cheap: conjugate gradients, and L-BFGS from a Hessian where they are slow."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.planning.tuning import DEFAULT
+from dualnewton.solvers.direct import conjugate
+from tuned import GENERAL
+
+N, D = 900, 180
+RNG = np.random.default_rng(3)
+EVEN = RNG.standard_normal((N, D))
+ILL = (EVEN * np.geomspace(1.0, 1e-4, D)) @ np.linalg.qr(RNG.standard_normal((D, D)))[0]
+SCORE = EVEN @ RNG.standard_normal(D) / np.sqrt(D) + RNG.standard_normal(N)
+SIGNS = np.where(SCORE > 0.3, 1.0, -1.0)
+LOSSES = [
+    (losses.Squared(), SCORE),
+    (losses.Logistic(), SIGNS),
+    (losses.SquaredHinge(), SIGNS),
+    (losses.Huber(0.5), SCORE),
+    (losses.Poisson(), np.round(np.exp(0.5 * SCORE))),
+]
+PRODUCTS = replace(DEFAULT, small_entries=1 << 10, one_block_features=64, fewest_products=1)
+"""By products, as if the data were larger."""
+
+
+@pytest.mark.parametrize(("loss", "y"), LOSSES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("general", [False, True], ids=["plain", "weights, offsets, scales"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("X", [EVEN, ILL], ids=["even", "ill-conditioned"])
+def test_products_find_what_the_general_method_finds(loss, y, general, fit_intercept, X):
+    problem = dn.Problem(
+        X,
+        y,
+        loss,
+        regularizer=regularizers.L2(np.linspace(1.0, 4.0, D) if general else None),
+        lam=1e-4,
+        sample_weight=RNG.uniform(0.5, 2.0, N) if general else None,
+        offset=0.1 * EVEN[:, 0] if general else None,
+        fit_intercept=fit_intercept,
+    )
+    found = dn.solve(problem, tol=1e-9, tuning=PRODUCTS)
+    first = (
+        found.plan.before or found.plan
+    )  # a piecewise quadratic loss is left to the general method where products are slow
+    assert first.family == "conjugate"
+    assert first.directions > 0
+    assert found.certificate.relative_gap <= 1e-9
+    other = dn.solve(problem, tol=1e-9, tuning=GENERAL)
+    assert other.plan.family is None
+    assert found.certificate.primal == pytest.approx(other.certificate.primal, rel=4e-9)
+
+
+@pytest.mark.parametrize(("X", "expected"), [(EVEN, False), (ILL, True)], ids=["even", "ill-conditioned"])
+def test_a_hessian_is_computed_where_conjugate_gradients_are_slow_and_only_there(X, expected, monkeypatch):
+    computed, from_hessian = [], conjugate.from_hessian
+
+    def counted(*arguments):
+        computed.append(1)
+        return from_hessian(*arguments)
+
+    monkeypatch.setattr(conjugate, "from_hessian", counted)
+    result = dn.solve(dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-5), tol=1e-6, tuning=PRODUCTS)
+    assert result.plan.family == "conjugate"
+    assert result.certificate.relative_gap <= 1e-6
+    assert bool(computed) == expected
+
+
+def test_systems_whose_products_are_in_single_precision_reach_gaps_far_below_it():
+    """The residual of each further system is computed in float64."""
+    result = dn.solve(dn.Problem(EVEN, SCORE, losses.Squared(), lam=1e-3), tol=1e-11, tuning=PRODUCTS)
+    assert result.plan.family == "conjugate"
+    assert result.certificate.relative_gap <= 1e-11
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e18, 1e30])
+def test_rows_beyond_the_range_of_float32_are_left_to_other_methods(scale):
+    problem = dn.Problem(scale * EVEN, SCORE, losses.Squared(), lam=1e-3 * scale**2)
+    result = dn.solve(problem, tol=1e-6, tuning=PRODUCTS)
+    assert result.plan.family is None
+    assert result.certificate.relative_gap <= 1e-6
+
+
+def test_the_rate_of_the_system_or_of_the_fit_must_suffice():
+    pace = conjugate.Pace(most=50, first=1.0, products=10)
+    assert not pace.is_slow(conjugate.OBSERVED - 1, 1.0, 2.0, 1e-6)  # too early to tell
+    assert not pace.is_slow(20, 1e-2, 1e-5, 1e-6)
+    assert not pace.is_slow(20, 1e-6, 1e-5, 1e-6)  # it rose in this system only
+    assert pace.is_slow(20, 1.0, 0.5, 1e-6)
+    assert pace.is_slow(41, 1.0, 1e-5, 1e-6)
+    assert not pace.is_slow(41, 1.0, 1e-7, 1e-6)
+    assert not conjugate.ANY.is_slow(1000, 1.0, 0.9, 1e-6)
