@@ -155,3 +155,12 @@ def test_last_products_are_rows_of_the_weighted_gram_matrix(storage, weights, fi
     np.testing.assert_allclose(
         grams.last_products(storage(A), first, weights), ((A * weights) @ A.T)[first:], atol=1e-12
     )
+
+
+@pytest.mark.parametrize("size", [1, 5, 128, 129, 300])
+def test_a_mirrored_matrix_is_symmetric_and_keeps_its_lower_triangle(size):
+    H = np.random.default_rng(size).standard_normal((size, size))
+    lower = np.tril(H)
+    found = grams.mirrored(H)
+    assert (found == lower + np.tril(lower, -1).T).all()
+    assert found is H

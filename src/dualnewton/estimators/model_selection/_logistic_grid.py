@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_method_params
 
+from dualnewton.estimators._session import starts
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._few_coordinates import FewCoordinates
@@ -115,8 +116,9 @@ class GridFits:
         self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
-        if newton and not search._is_softmax and Neighbours.pay(rows, folds, session.tuning):
-            steps = Neighbours(rows, folds, self.c, session.tuning)
+        if newton and Neighbours.pay(rows, folds, session.tuning):
+            classes = len(search.classes_) if search._is_softmax else 1
+            steps = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
             self.neighbours = self.stack.enter_context(steps)
 
     def __enter__(self) -> GridFits:
@@ -269,12 +271,12 @@ class _OverFolds(OverFolds, LogisticRegression):
         return self.few.lifted(session, self._problems(data), found)
 
     def _fitted_results(self, session: Any, data: Examples, before: Sequence[Result] | None) -> list[Result]:
-        several = len(self.weightings) > 1
-        if self.neighbours is None or before is None or not several or math.isinf(self.C) or self.l1_ratio:
+        if self.neighbours is None or before is None or math.isinf(self.C) or self.l1_ratio:
             return super()._results(session, data, before)
         problems: Any = self._problems(data)
-        whole = before[: len(before) // len(self.weightings)]
-        return self.neighbours.fit(session, problems, whole, self._starts(problems, before) or before)
+        folds = len(self.weightings) > 1
+        near = starts(problems, self.last if folds and self.last is not None else before) or before
+        return self.neighbours.fit(session, problems, near, folds=folds)
 
 
 class _Fitted(LogisticRegression):
