@@ -8,6 +8,7 @@ from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.small import multiplies_entries
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
@@ -86,6 +87,16 @@ def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, c
     costs = Costs.of(data.profile, tuning)
     sums = max(1, classes * (classes - 1) // 2) * costs.outer(costs.n, costs.pairs)[0]
     return classes * costs.d <= tuning.fold_hessian and folds * costs.factor(classes * costs.d) <= sums
+
+
+def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> str | None:
+    """Return the method of the folds, given the plan of the model of all rows; None if it is planned as for any other model.
+
+    Where sparse rows led that model to passes over the data, rounds of single examples are slow for the folds as well, which the
+    run of several models would find out by trying them. A sketch of rows serves all folds, unlike the Hessian of Newton's method.
+    """
+    one_by_one = profile.sparse and not multiplies_entries(profile, tuning)
+    return "ihs" if one_by_one and plan.is_primal else None
 
 
 def keeps_hessian(weights: np.ndarray, now: np.ndarray, tuning: Tuning = DEFAULT) -> bool:

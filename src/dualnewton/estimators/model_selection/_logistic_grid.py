@@ -25,7 +25,7 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
-from dualnewton.planning.direct import fits_values_together
+from dualnewton.planning.direct import fits_values_together, method_of_folds
 from dualnewton.planning.small import multiplies_entries
 from dualnewton.run.result import Result
 
@@ -269,6 +269,12 @@ class _OverFolds(OverFolds, LogisticRegression):
         found = self._fitted_results(session, self.few.of(data), self.few.starts(before))
         self.last = last
         return self.few.lifted(session, self._problems(data), found)
+
+    def _solved(self, session: Any, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
+        method = None
+        if before and len(self.weightings) > 1 and session.method == "auto" and not self.l1_ratio:
+            method = method_of_folds(problems[0].data.profile, before[0].plan, session.tuning)
+        return session.solve(problems, self._starts(problems, before), method=method)
 
     def _fitted_results(self, session: Any, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         if self.neighbours is None or before is None or math.isinf(self.C) or self.l1_ratio:

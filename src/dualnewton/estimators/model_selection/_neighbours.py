@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,10 +63,11 @@ class Neighbours:
         if self.joint or has_hessian_of_each_fold(data, len(folds), tuning):
             self.groups: list[Any] = [np.flatnonzero(group == k) for k in range(kinds.shape[1])]
             self.kinds = kinds
-        else:  # the Hessian of all rows, in the proportion of the fold
+        else:  # the Hessian of all rows, in the mean proportion of all models
             self.groups = [None]
             weights = folds.counts.sum(axis=1) if c is None else folds.counts @ c
-            self.kinds = np.full((len(folds), 1), weights.mean() / (data.n if c is None else c.sum()))
+            share = weights.mean() / (data.n if c is None else c.sum())
+            self.kinds = np.full((len(folds), 1), (len(folds) * share + 1.0) / (len(folds) + 1))
         self.known: dict[int, _Grams] = {}
         self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
 
@@ -90,8 +91,8 @@ class Neighbours:
         """
         if not self.useful or session.is_over or session.goal < session.tol:
             return session.solve(problems, starts)
-        kinds = self.kinds if folds else np.ones((1, len(self.groups)))
-        models = self._descended(session, problems, starts, kinds)
+        kinds = self.kinds if folds or len(self.groups) == 1 else np.ones((1, len(self.groups)))
+        models = self._descended(session, problems, starts, kinds if folds else kinds[:1])
         points = [model.objective.point(model.x) for model in models]
         reason = "L-BFGS from a Hessian that neighbouring values and folds share"
         W, b = [point.w for point in points], [point.intercept for point in points]
@@ -141,11 +142,8 @@ class Neighbours:
         for fit in range(fits):
             objective = models[fit].objective
             z = objective.as_margins(some_columns(margins, slice(fit * columns, (fit + 1) * columns)))
-            grams, known = self._grams(fit, objective, z), dict[bytes, Inverse]()
-            for counts in kinds:
-                if counts.tobytes() not in known:
-                    known[counts.tobytes()] = grams.inverse(counts, objective)
-            found.append([known[counts.tobytes()] for counts in kinds])
+            grams = self._grams(fit, objective, z)
+            found.append([grams.inverse(counts, objective) for counts in kinds])
         return [found[fit][fold] for fold in range(len(kinds)) for fit in range(fits)]
 
     def _grams(self, fit: int, objective: Objective, z: np.ndarray) -> _Grams:
@@ -184,9 +182,18 @@ class _Grams:
     weights: np.ndarray
     each: list[np.ndarray]
     S: np.ndarray | None
+    known: dict[tuple[bytes, float], Inverse] = field(default_factory=dict)
 
     def inverse(self, counts: np.ndarray, objective: Objective) -> Inverse:
-        """Return g ↦ B⁻¹g for B = Σ_k counts_k G_k + ridge, or S ⊗ that."""
+        """Return g ↦ B⁻¹g for B = Σ_k counts_k G_k + ridge, or S ⊗ that; equal ones are computed once for each penalty."""
+        key = counts.tobytes(), objective.problem.lam
+        if any(lam != key[1] for _, lam in self.known):
+            self.known.clear()
+        if key not in self.known:
+            self.known[key] = self._inverse(counts, objective)
+        return self.known[key]
+
+    def _inverse(self, counts: np.ndarray, objective: Objective) -> Inverse:
         H = counts[0] * self.each[0]
         for count, gram in zip(counts[1:], self.each[1:], strict=True):
             if count:
