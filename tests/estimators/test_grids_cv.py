@@ -19,8 +19,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import dualnewton as dn
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
-from dualnewton.estimators.model_selection._neighbours import Neighbours
+from dualnewton.estimators.model_selection._neighbours import Neighbours, _Model
 from dualnewton.matrix import as_data
+from dualnewton.solvers.primal.objective import Objective
 from estimators.cases import data_for, outputs, relative
 from estimators.grid_cases import ALPHAS, CASES, IDS, fold_models
 
@@ -141,24 +142,31 @@ def test_moments_of_held_out_rows(shift):
     assert moments.held_out(1) is None  # the second fold uses some rows for nothing
 
 
+@pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_a_step_from_the_model_of_all_rows_is_a_step_of_newtons_method(fit_intercept):
-    X, y = data_for(2, n=400, d=4)
+def test_the_first_step_of_a_fold_is_a_step_of_newtons_method(fit_intercept, classes):
+    X, y = data_for(classes, n=400, d=4)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, 400)
     folds = Folds.of(KFold(4, shuffle=True, random_state=0).split(X), 400)
-    labels = np.where(y == 1, 1.0, -1.0)
-    pose = partial(dn.Problem, X, labels, dn.losses.Logistic(), lam=0.01, fit_intercept=fit_intercept)
+    loss = dn.losses.Logistic() if classes == 2 else dn.losses.Softmax(3)
+    labels = np.where(y == 1, 1.0, -1.0) if classes == 2 else y
+    pose = partial(dn.Problem, X, labels, loss, lam=0.01, fit_intercept=fit_intercept)
     whole = dn.solve(pose(sample_weight=weights), tol=1e-3, random_state=0)
+    columns = 1 if classes == 2 else 3
+    steps = Neighbours(pose().data, folds, weights, classes=columns)
+    problems = [pose(sample_weight=c) for c in folds.weights(weights)]
+    models = [_Model(Objective(problem), whole) for problem in problems]
+    z = X @ np.atleast_2d(whole.w).T + whole.intercept
+    inverses = steps._inverses(models, z, steps.kinds)
     A = np.column_stack([X, np.ones(400)]) if fit_intercept else X
-    theta = np.append(whole.w, whole.intercept) if fit_intercept else whole.w
-    ridge = 4.0 * np.append(np.ones(4), np.zeros(A.shape[1] - 4))
-    steps = Neighbours(pose().data, folds, weights)._steps(pose(), whole)
-    for c, fold in zip(folds.weights(weights), steps, strict=True):
-        z = A @ theta
-        gradient = A.T @ (c * dn.losses.Logistic().derivative(z, labels)) + ridge * theta
-        H = (A.T * (c * dn.losses.Logistic().second_derivative(z, labels))) @ A + np.diag(ridge)
-        expected = theta - np.linalg.solve(H, gradient)
-        assert relative(np.append(fold.w, fold.b) if fit_intercept else fold.w, expected) < 1e-9
+    p = np.exp(z - z.max(axis=1, keepdims=True)) if columns == 3 else 1.0 / (1.0 + np.exp(-z))
+    p /= p.sum(axis=1, keepdims=True) if columns == 3 else 1.0
+    Q = np.stack([np.diag(row) - np.outer(row, row) for row in p])
+    g = np.random.default_rng(1).standard_normal((columns, A.shape[1]))
+    g -= g.mean(axis=0) if columns == 3 else 0.0  # no gradient lies along equal coefficients of all classes
+    for c, inverse, model in zip(folds.weights(weights), inverses, models, strict=True):
+        H = np.einsum("i,ikl,ia,ib->kalb", c, Q, A, A).reshape(g.size, g.size) + np.diag(model.objective.ridge)
+        assert relative(H @ inverse(g.ravel()), g.ravel()) < 1e-9
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "CSR"])

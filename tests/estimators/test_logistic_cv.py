@@ -9,11 +9,15 @@ from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV as Theirs
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
 
 import dualnewton as dn
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.protocol import Profile
+from dualnewton.planning.direct import method_of_folds
+from dualnewton.planning.plan import Plan
 from estimators.cases import data_for, relative
+from tables import load
 
 CS = [0.05, 1.0, 20.0]
 
@@ -200,3 +204,34 @@ def test_several_classes_converge_at_weak_penalties():
     model = dn.LogisticRegressionCV(cv=3, l1_ratios=(0.0,), use_legacy_attributes=False).fit(X, y)
     assert max(certificate.relative_gap for certificate in model.certificates_.ravel()) <= model.tol
     assert model.n_iter_.max() <= 40
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array, np.float32], ids=["dense", "CSR", "float32"])
+def test_models_from_shared_hessians_are_certified_and_near_those_of_single_fits(storage, classes):
+    rng = np.random.default_rng(classes)
+    X = rng.standard_normal((3000, 20)) * (rng.uniform(size=(3000, 20)) < 0.5)
+    y = (X @ rng.standard_normal((20, classes)) + rng.standard_normal((3000, classes))).argmax(axis=1)
+    model = dn.LogisticRegressionCV(cv=3, use_legacy_attributes=False).fit(storage(X), y)
+    assert max(certificate.relative_gap for certificate in model.certificates_.ravel()) <= 1e-4
+    rows, _ = next(iter(StratifiedKFold(3).split(X, y)))
+    for k in (0, 4, 9):
+        alone = dn.LogisticRegression(C=model.Cs_[k], tol=1e-9).fit(X[rows], y[rows])
+        found = model.coefs_paths_[0, 0, k, :, :-1]
+        assert np.linalg.norm(found - alone.coef_) <= 0.02 * np.linalg.norm(alone.coef_)
+
+
+def test_folds_of_text_reach_their_tolerance():
+    """The folds tried rounds of single examples again, and were at ``max_iter`` with gaps above ``tol``."""
+    X, y = load("news20")
+    model = dn.LogisticRegressionCV(Cs=np.logspace(-4, 4, 10)[5:7], use_legacy_attributes=False).fit(X, y <= 10)
+    assert max(certificate.relative_gap for certificate in model.certificates_.ravel()) <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("sparse", "method", "expected"),
+    [(True, "newton", "ihs"), (True, "ihs", "ihs"), (True, "sdna", None), (False, "newton", None)],
+)
+def test_method_of_folds(sparse, method, expected):
+    rows = Profile(50_000, 20_000, 4_000_000, 1e9, sparse, 8)
+    assert method_of_folds(rows, Plan(method, 50_000, "")) == expected

@@ -189,3 +189,12 @@ def test_nonzero_entries_are_those_of_the_csr_array(dtype, monkeypatch):
     full = np.ones((50, 30))
     assert linear.with_few_entries(full, 100) is full
     assert linear.with_few_entries(wanted, wanted.nnz) is wanted
+
+
+@pytest.mark.parametrize("size", [1, 5, 128, 129, 300])
+def test_a_mirrored_matrix_is_symmetric_and_keeps_its_lower_triangle(size):
+    H = np.random.default_rng(size).standard_normal((size, size))
+    lower = np.tril(H)
+    found = grams.mirrored(H)
+    assert (found == lower + np.tril(lower, -1).T).all()
+    assert found is H

@@ -17,6 +17,10 @@ PRODUCTS, SPARSE_PRODUCTS = 1 << 30, 1 << 25
 """Number of multiplications, of dense and of sparse rows, between two calls of ``check``: about a tenth of a second."""
 
 
+MIRRORED = 1 << 7
+"""Rows of a block whose triangle is mirrored at a time."""
+
+
 def coupled(grams: Iterable[np.ndarray], classes: int) -> np.ndarray:
     """Return Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ S_kl as an array of shape (K, m, K, m), given S_kl for each pair of K classes."""
     made: np.ndarray | None = None
@@ -105,6 +109,14 @@ def sum_of_grams(pieces: Iterable[Matrix], size: int, check: Callable[[], None])
             # BLAS uses column-major order: the upper triangle of Hᵀ is the lower one of H.
             dsyrk(1.0, M.T, beta=1.0, c=H.T, trans=True, overwrite_c=True)
         check()
-    lower = np.tril(H)
-    lower += np.tril(H, -1).T
-    return lower
+    return mirrored(H)
+
+
+def mirrored(H: np.ndarray) -> np.ndarray:
+    """Copy the lower triangle of H to the upper one, block by block, and return H: ``np.tril`` reads whole rows three times."""
+    for low in range(0, len(H), MIRRORED):
+        high = min(low + MIRRORED, len(H))
+        H[low:high, high:] = H[high:, low:high].T
+        square = np.tril(H[low:high, low:high])
+        H[low:high, low:high] = square + np.tril(square, -1).T
+    return H

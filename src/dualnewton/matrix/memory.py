@@ -17,7 +17,7 @@ from dualnewton._cached import cached_property
 from dualnewton.matrix import linear, whole
 from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
-from dualnewton.matrix.grams import outer_products
+from dualnewton.matrix.grams import mirrored, outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, sum_of_squares, workers
 from dualnewton.row_arrays import column_sums
@@ -268,7 +268,7 @@ class MemoryData(Data):
             H += more
             border += own
         if by_pairs:
-            H += np.tril(H, -1).T
+            mirrored(H)
         return _bordered(H, border, weights, intercept=intercept)
 
     def _pairs(self, indices: np.ndarray) -> float:

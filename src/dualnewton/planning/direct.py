@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.small import multiplies_entries
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
@@ -67,15 +70,38 @@ def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> b
 
 
 def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether each fold takes its own Newton step from the model of all rows.
+    """Whether the models of a value and of its folds take steps from a Hessian that is kept from one value to the next.
 
-    The Hessians of all folds are sums over groups of rows that are in the same training sets: there must be about as many groups
-    as folds, and the Hessians must cost no more than the passes that they replace. With more features than rows, other methods
-    solve n×n systems.
+    Where each fold has its own, these are sums over groups of rows that are in the same training sets: there must be about as
+    many groups as folds. The Hessians must cost no more than the passes that they replace. With more features than rows, other
+    methods solve n×n systems.
     """
     costs = Costs.of(data.profile, tuning)
     affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
-    return groups <= folds + 1 and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
+    few = groups <= folds + 1 or not has_hessian_of_each_fold(data, folds, tuning)
+    return few and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
+
+
+def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, classes: int = 1) -> bool:
+    """Whether each fold has a Hessian of its own, of all classes: if the factors take less time than the sums over the rows."""
+    costs = Costs.of(data.profile, tuning)
+    sums = max(1, classes * (classes - 1) // 2) * costs.outer(costs.n, costs.pairs)[0]
+    return classes * costs.d <= tuning.fold_hessian and folds * costs.factor(classes * costs.d) <= sums
+
+
+def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> str | None:
+    """Return the method of the folds, given the plan of the model of all rows; None if it is planned as for any other model.
+
+    Where sparse rows led that model to passes over the data, rounds of single examples are slow for the folds as well, which the
+    run of several models would find out by trying them. A sketch of rows serves all folds, unlike the Hessian of Newton's method.
+    """
+    one_by_one = profile.sparse and not multiplies_entries(profile, tuning)
+    return "ihs" if one_by_one and plan.is_primal else None
+
+
+def keeps_hessian(weights: np.ndarray, now: np.ndarray, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the Hessian for given curvatures of the rows still serves other ones: L-BFGS corrects a small difference."""
+    return bool(np.abs(now - weights).sum() <= tuning.fold_hessian_change * weights.sum())
 
 
 def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_method_params
 
+from dualnewton.estimators._session import starts
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._few_coordinates import FewCoordinates
@@ -24,7 +25,7 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
-from dualnewton.planning.direct import fits_values_together
+from dualnewton.planning.direct import fits_values_together, method_of_folds
 from dualnewton.planning.small import multiplies_entries
 from dualnewton.run.result import Result
 
@@ -115,8 +116,9 @@ class GridFits:
         self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
-        if newton and not search._is_softmax and Neighbours.pay(rows, folds, session.tuning):
-            steps = Neighbours(rows, folds, self.c, session.tuning)
+        if newton and Neighbours.pay(rows, folds, session.tuning):
+            classes = len(search.classes_) if search._is_softmax else 1
+            steps = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
             self.neighbours = self.stack.enter_context(steps)
 
     def __enter__(self) -> GridFits:
@@ -268,13 +270,19 @@ class _OverFolds(OverFolds, LogisticRegression):
         self.last = last
         return self.few.lifted(session, self._problems(data), found)
 
+    def _solved(self, session: Any, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
+        method = None
+        if before and len(self.weightings) > 1 and session.method == "auto" and not self.l1_ratio:
+            method = method_of_folds(problems[0].data.profile, before[0].plan, session.tuning)
+        return session.solve(problems, self._starts(problems, before), method=method)
+
     def _fitted_results(self, session: Any, data: Examples, before: Sequence[Result] | None) -> list[Result]:
-        several = len(self.weightings) > 1
-        if self.neighbours is None or before is None or not several or math.isinf(self.C) or self.l1_ratio:
+        if self.neighbours is None or before is None or math.isinf(self.C) or self.l1_ratio:
             return super()._results(session, data, before)
         problems: Any = self._problems(data)
-        whole = before[: len(before) // len(self.weightings)]
-        return self.neighbours.fit(session, problems, whole, self._starts(problems, before) or before)
+        folds = len(self.weightings) > 1
+        near = starts(problems, self.last if folds and self.last is not None else before) or before
+        return self.neighbours.fit(session, problems, near, folds=folds)
 
 
 class _Fitted(LogisticRegression):

@@ -1,47 +1,74 @@
-"""The models of folds, from the model of all rows by steps of Newton's method.
+"""The models of a value and of its folds, by L-BFGS from Hessians that neighbouring values and folds share.
 
-At the model (w, b) of all rows with the same penalty, margins, slopes and curvatures of the losses are the same for every fold.
-Gradient and Hessian of a fold are sums over its training rows, so that those of all folds together cost one pass over the data.
-Further steps use the same Hessians: each is one pass over the data for all folds, and the folds are certified once, when the
-gradients say that their gaps are small. Folds that miss ``tol`` are solved together in shared passes.
+Along the values of a grid, each model starts near its minimum (``_grid.py``), and the curvatures c_i φ″_i of the rows change
+little from one value to the next and from one fold to another. The Gram matrices of these curvatures are therefore kept, and
+computed again only when the curvatures have changed too much; the ridge of each value is added before they are factorised. From
+there a few steps of L-BFGS suffice, each of which is one pass over the data for all folds. The models are certified once, when
+the gradients say that their gaps are small. Those that miss ``tol`` are solved together by the usual methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._session import GridSession, certified
 from dualnewton.matrix import Data
+from dualnewton.matrix.factors import factorised, solved
+from dualnewton.matrix.grams import coupled
 from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import couplings, curvature
 from dualnewton.planning.costs import is_small, prepared
-from dualnewton.planning.direct import steps_to_folds
+from dualnewton.planning.direct import has_hessian_of_each_fold, keeps_hessian, steps_to_folds
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.row_arrays import some_columns
 from dualnewton.run.result import Result
-from dualnewton.solvers.primal.curvature import Cholesky
+from dualnewton.solvers.direct.classes import coupling
+from dualnewton.solvers.primal.lbfgs import Corrections
+from dualnewton.solvers.primal.objective import Objective
 
 WELL_BELOW = 0.5
-"""Fraction of the wanted gap at which the steps of a fold end: the certificate rounds differently."""
+"""Fraction of the wanted gap at which the steps of a model end: the certificate rounds differently."""
 
-SHORTER, MOST_STEPS = 0.3, 8
-"""Factor by which a further step must lessen the expected gap of a fold, else it is the last; and the most steps."""
+MOST_STEPS, FIRST_STEPS, MOST_PAIRS = 16, 3, 12
+"""Most steps of a model, those after which it is given up if their progress promises more than the most, and pairs of L-BFGS."""
+
+SHORTEST = 0.1
+"""Smallest part of a step that is tried; each trial without a decrease takes half of the one before."""
+
+FORESEEN = 0.1
+"""Fraction of the wanted gap at which a step is certified without being evaluated, if it lessens the gap as the last one did."""
 
 FAR = 0.1
-"""Relative gap after a step above which the fold is fitted from another start."""
+"""Relative gap after the steps above which the model is fitted from another start."""
+
+Inverse = Callable[[np.ndarray], np.ndarray]
 
 
 class Neighbours:
-    """Newton steps from the model of all rows, whose weights are c, to those of the folds."""
+    """Steps to the models of a value, whose rows have the weights c, and to those of its folds."""
 
-    def __init__(self, data: Data, folds: Folds, c: np.ndarray | None, tuning: Tuning = DEFAULT) -> None:
-        self.c, self.useful = 1.0 if c is None else c, True
-        self.kinds, group = folds.patterns
-        self.groups = [np.flatnonzero(group == k) for k in range(self.kinds.shape[1])]
+    def __init__(
+        self, data: Data, folds: Folds, c: np.ndarray | None, tuning: Tuning = DEFAULT, *, classes: int = 1
+    ) -> None:
+        self.c, self.tuning, self.useful = c, tuning, True
+        kinds, group = folds.patterns
+        self.joint = classes > 1 and has_hessian_of_each_fold(data, len(folds), tuning, classes)
+        if self.joint or has_hessian_of_each_fold(data, len(folds), tuning):
+            self.groups: list[Any] = [np.flatnonzero(group == k) for k in range(kinds.shape[1])]
+            self.kinds = kinds
+        else:  # the Hessian of all rows, in the mean proportion of all models
+            self.groups = [None]
+            weights = folds.counts.sum(axis=1) if c is None else folds.counts @ c
+            share = weights.mean() / (data.n if c is None else c.sum())
+            self.kinds = np.full((len(folds), 1), (len(folds) * share + 1.0) / (len(folds) + 1))
+        self.known: dict[int, _Grams] = {}
         self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
 
     def __enter__(self) -> Neighbours:
@@ -56,91 +83,171 @@ class Neighbours:
         return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning)
 
     def fit(
-        self, session: GridSession, problems: Sequence[Problem], whole: Sequence[Result], starts: Sequence[Result]
+        self, session: GridSession, problems: Sequence[Problem], starts: Sequence[Result], *, folds: bool
     ) -> list[Result]:
-        """Return the results of the folds, one after the other, from those of all rows, of which there is one for each class.
+        """Return the results of the folds, one after the other, or those of all rows; there is one for each class.
 
-        Folds that such steps do not reach are fitted from ``starts``.
+        A tiny ``tol`` is reached in fewer steps by Newton's method, whose Hessian is that of the last step.
         """
-        if not self.useful:
+        if not self.useful or session.is_over or session.goal < session.tol:
             return session.solve(problems, starts)
-        models = [self._steps(problems[k], result) for k, result in enumerate(whole)]
-        tried = [own[fold] for fold in range(len(self.kinds)) for own in models]
-        best = [replace(each, w=own.w, b=own.intercept) for each, own in zip(tried, cycle(whole), strict=False)]
-        points = self._further(session, problems, best, tried)
-        W, b, passes = zip(*((each.w, each.b, each.passes) for each in points), strict=True)
-        results = certified(problems, W, b, session.goal, "Newton steps from the model of all rows", passes)
+        kinds = self.kinds if folds or len(self.groups) == 1 else np.ones((1, len(self.groups)))
+        models = self._descended(session, problems, starts, kinds if folds else kinds[:1])
+        points = [model.objective.point(model.x) for model in models]
+        reason = "L-BFGS from a Hessian that neighbouring values and folds share"
+        W, b = [point.w for point in points], [point.intercept for point in points]
+        results = certified(problems, W, b, session.goal, reason, [model.passes for model in models])
         session.report(results)
         missed = [k for k, result in enumerate(results) if not result.converged]
         # With a weaker penalty the models of the folds are farther apart: if no step sufficed, no later one will.
-        self.useful = len(missed) < len(results)
+        self.useful = len(missed) < len(results) or not folds
         nearer = [results[k] if results[k].certificate.relative_gap < FAR else starts[k] for k in missed]
         return session.improved(problems, results, missed, nearer)
 
-    def _steps(self, first: Problem, whole: Result) -> list[_Fold]:
-        """Return the model of each fold after a step, given the problem of the first fold, whose weights are not used."""
-        n, d, with_one = first.n, first.d, first.fit_intercept
-        z = first.data.times(whole.w) + whole.intercept
-        slopes = self.c * first.loss.derivative(z, first.y)
-        curvature = self.c * first.loss.second_derivative(z, first.y)
-        apart = np.zeros((n, len(self.groups)))
-        for k, rows in enumerate(self.groups):
-            apart[rows, k] = slopes[rows]
-        gradients, sums = first.data.transposed_times(apart), apart.sum(axis=0)  # of shapes (d, groups) and (groups,)
-        hessians = [self.data.weighted_gram(curvature[rows], rows, intercept=with_one) for rows in self.groups]
-        ridge = np.full(d, first.lam * n)
-        found = []
-        for counts in self.kinds:
-            H = sum(count * each for count, each in zip(counts, hessians, strict=True) if count)
-            factor = Cholesky(H, np.append(ridge, 0.0) if with_one else ridge)
-            start = _Fold(whole.w, float(whole.intercept), factor)
-            found.append(start.moved(gradients @ counts + ridge * whole.w, float(sums @ counts)))
-        return found
+    def _descended(
+        self, session: GridSession, problems: Sequence[Problem], starts: Sequence[Result], kinds: np.ndarray
+    ) -> list[_Model]:
+        """Return the models after steps until their gaps are small enough, or decrease too slowly.
 
-    def _further(
-        self, session: GridSession, problems: Sequence[Problem], best: list[_Fold], tried: list[_Fold]
-    ) -> list[_Fold]:
-        """Return the best model of each fold after further steps with the same Hessians, as long as these lessen its gap.
-
-        The first steps lead from ``best`` to ``tried``.
+        ``kinds`` has a row for each fold: how often it counts each group of rows.
         """
-        gaps, going = np.full(len(best), np.inf), list(range(len(best)))
-        for _ in range(MOST_STEPS):
-            posed, points = [problems[k] for k in going], [tried[k] for k in going]
-            W, b = np.stack([each.w for each in points]), np.array([each.b for each in points])
+        models = [_Model(Objective(each), start) for each, start in zip(problems, starts, strict=True)]
+        going, inverses = list(range(len(models))), list[Inverse]()
+        for _ in range(min(MOST_STEPS, max(1, math.ceil(session.epochs_left)))):
+            parts = [models[k].objective.parts(models[k].trial) for k in going]
+            W, b = (np.concatenate(each) for each in zip(*parts, strict=True))
+            posed = [problems[k] for k in going]
             found = self.data.evaluate(W, b, Derivatives(posed), [each.row_vectors for each in posed])
-            left = []
+            if not inverses:
+                inverses = self._inverses(models, found.margins, kinds)
+            left, end = [], 0
             for place, k in enumerate(going):
-                own, ridge, slope = tried[k], problems[k].lam * problems[k].n, float(found.slopes[place])
-                gradient = found.gradients[place] + ridge * own.w
-                # The gap of the dual point that belongs to w: see ``solvers/direct/risk.py``.
-                gap = float(gradient @ gradient) / (2.0 * ridge) + abs(slope) * problems[k].fit_intercept
-                if not gap < gaps[k]:
-                    continue
-                goal = WELL_BELOW * session.goal * (float(found.values[place]) + 0.5 * ridge * float(own.w @ own.w))
-                if goal < gap < SHORTER * gaps[k]:
+                model, columns = models[k], slice(end, end + problems[k].columns)
+                end = columns.stop
+                gradient = model.objective.vector(found.gradients[columns], found.slopes[columns])
+                if model.receive(float(found.values[place]), gradient, inverses[k], session.goal):
                     left.append(k)
-                    tried[k] = own.moved(gradient, slope)
-                best[k], gaps[k] = own, gap
             going = left
             if not going or session.is_over:
                 break
-        return best
+        return models
+
+    def _inverses(self, models: Sequence[_Model], margins: np.ndarray, kinds: np.ndarray) -> list[Inverse]:
+        """Return g ↦ B⁻¹g of each model, given the margins of all models at their starts.
+
+        The margins of the first fold, which are known for the rows that it holds out as well, serve all folds.
+        """
+        columns, fits = models[0].objective.columns, len(models) // len(kinds)
+        found: list[list[Inverse]] = []
+        for fit in range(fits):
+            objective = models[fit].objective
+            z = objective.as_margins(some_columns(margins, slice(fit * columns, (fit + 1) * columns)))
+            grams = self._grams(fit, objective, z)
+            found.append([grams.inverse(counts, objective) for counts in kinds])
+        return [found[fit][fold] for fold in range(len(kinds)) for fit in range(fits)]
+
+    def _grams(self, fit: int, objective: Objective, z: np.ndarray) -> _Grams:
+        """Return the Gram matrices of the groups of rows, computed again if the curvatures have changed."""
+        problem = objective.problem
+        rows, S = problem.row_vectors._replace(c=self.c), None
+        if problem.columns == 1:
+            weights = curvature(problem.loss, z, rows)
+        elif self.joint:
+            weights = couplings(problem.loss, z, rows)
+        else:
+            weights, S = coupling(problem.loss, z, rows)
+        known = self.known.get(fit)
+        if known is not None and keeps_hessian(known.weights, weights, self.tuning):
+            return known
+        sums = [self._gram(weights if own is None else weights[own], own, objective) for own in self.groups]
+        self.known[fit] = _Grams(weights, sums, S)
+        return self.known[fit]
+
+    def _gram(self, weights: np.ndarray, rows: np.ndarray | None, objective: Objective) -> np.ndarray:
+        """Return the Gram matrix of a group of rows; that of several classes jointly, if there are weights for each two."""
+        free, K = objective.problem.fit_intercept, objective.columns
+        if weights.ndim == 1:
+            return self.data.weighted_gram(weights, rows, intercept=free)
+        pairs = (self.data.weighted_gram(np.ascontiguousarray(own), rows, intercept=free) for own in weights.T)
+        H = coupled(pairs, K)
+        if free:  # along equal intercepts, where the gradient is zero, the curvature is zero
+            H[:, -1, :, -1] += float(H[:, -1, :, -1].trace()) / K**2 or 1.0
+        return H.reshape(objective.ridge.size, -1)
 
 
 @dataclass(frozen=True, eq=False)
-class _Fold:
-    """The model of a fold, the factor of its Hessian near that, and the passes over the data that led there."""
+class _Grams:
+    """Gram matrices of groups of rows with the given curvatures; S⁻¹ if one of them serves all classes."""
 
-    w: np.ndarray
-    b: float
-    factor: Cholesky
-    passes: int = 0
+    weights: np.ndarray
+    each: list[np.ndarray]
+    S: np.ndarray | None
+    known: dict[tuple[bytes, float], Inverse] = field(default_factory=dict)
 
-    def moved(self, gradient: np.ndarray, slope: float) -> _Fold:
-        """Return the fold after a Newton step, given the gradient in w and the slope in b, which counts with an intercept."""
-        d = len(gradient)
-        with_one = len(self.factor.factor) > d
-        step = self.factor.solve(np.append(gradient, slope) if with_one else gradient)
-        w, b = self.w - step[:d], self.b - float(step[d]) if with_one else self.b
-        return replace(self, w=w, b=b, passes=self.passes + 1)
+    def inverse(self, counts: np.ndarray, objective: Objective) -> Inverse:
+        """Return g ↦ B⁻¹g for B = Σ_k counts_k G_k + ridge, or S ⊗ that; equal ones are computed once for each penalty."""
+        key = counts.tobytes(), objective.problem.lam
+        if any(lam != key[1] for _, lam in self.known):
+            self.known.clear()
+        if key not in self.known:
+            self.known[key] = self._inverse(counts, objective)
+        return self.known[key]
+
+    def _inverse(self, counts: np.ndarray, objective: Objective) -> Inverse:
+        H = counts[0] * self.each[0]
+        for count, gram in zip(counts[1:], self.each[1:], strict=True):
+            if count:
+                H += gram if count == 1.0 else count * gram
+        if self.S is None:
+            factor = factorised(H, objective.ridge)
+            return lambda g: solved(factor, g)
+        K, S = objective.columns, self.S
+        factor = factorised(H, (K - 1) * objective.column_ridge)
+        return lambda g: (S @ solved(factor, g.reshape(K, -1).T).T).ravel()
+
+
+class _Model:
+    """A model on its way: the best point x so far, and the next that is tried."""
+
+    def __init__(self, objective: Objective, start: Result) -> None:
+        self.objective = objective
+        self.x = self.trial = objective.vector(start.w, np.asarray(start.intercept))
+        self.value = self.gap = self.first = self.last = math.inf
+        self.gradient = self.image = self.x
+        self.pairs, self.passes, self.part = Corrections.none(), 0, 1.0
+
+    def receive(self, value: float, gradient: np.ndarray, inverse: Inverse, goal: float) -> bool:
+        """Take the losses and their gradient at the trial point; return whether another point is to be tried."""
+        x, ridge = self.trial, self.objective.ridge
+        value += 0.5 * float((ridge * x).dot(x))
+        slopes = gradient.reshape(self.objective.columns, -1)[:, self.objective.problem.d :]
+        gradient = gradient + ridge * x
+        # The gap of the dual point that belongs to x: see ``solvers/direct/risk.py``.
+        gap = self.objective.gap(gradient) + float(np.abs(slopes).sum())
+        self.passes += 1
+        if not (value < self.value or gap < self.gap):
+            self.part *= 0.5
+            self.trial = self.x + 0.5 * (x - self.x)
+            return self.part >= SHORTEST
+        image, self.last = inverse(gradient), self.gap
+        if self.passes > 1:
+            self.pairs = self.pairs.with_pair(x - self.x, gradient - self.gradient, image - self.image, MOST_PAIRS)
+        else:
+            self.first = gap
+        self.x, self.value, self.gradient, self.image, self.gap, self.part = x, value, gradient, image, gap, 1.0
+        wanted = WELL_BELOW * goal * value
+        if gap > wanted and self._is_slow(wanted):
+            return False
+        self.trial = x - self.pairs.solve(gradient, image, scaled_well=True)
+        if self.last < math.inf and gap * (gap / self.last) <= FORESEEN * wanted:
+            self.x = self.trial
+            return False
+        return gap > wanted
+
+    def _is_slow(self, wanted: float) -> bool:
+        """Whether the steps so far promise that more than the most will be needed."""
+        steps = self.passes - 1
+        if steps < FIRST_STEPS:
+            return False
+        decrease = math.log(self.first / self.gap) / steps
+        return decrease * (MOST_STEPS - steps) < math.log(self.gap / wanted)

@@ -20,7 +20,9 @@ from functools import partial
 
 import numpy as np
 
+from dualnewton.losses.base import Loss
 from dualnewton.losses.softmax import class_weights
+from dualnewton.matrix import RowVectors
 from dualnewton.matrix.factors import solved
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
@@ -97,20 +99,32 @@ def shared(risk: Risk, margins: np.ndarray, *, alike: bool) -> Inverse:
     if alike:
         pairs = risk.loss.couplings(margins[:1], vectors.y[:1])[0]
         trace = 2.0 * float(pairs.sum())
-        weights = np.full(risk.n, trace) if vectors.c is None else trace * vectors.c
+        weights, inverse = (
+            np.full(risk.n, trace) if vectors.c is None else trace * vectors.c,
+            _inverse(pairs / trace, K),
+        )
     else:
-        products = couplings(risk.loss, margins, vectors)
-        weights, pairs = 2.0 * products.sum(axis=1), products.sum(axis=0)
-        trace = 2.0 * float(pairs.sum())
-    S = coupled((pair[None, None] for pair in pairs / trace), K)[:, 0, :, 0]
-    S += 1.0 / (K * (K - 1)) + RARE * np.eye(K)  # no gradient lies along the vector of ones, along which S is zero
-    inverse = np.linalg.inv(S)
+        weights, inverse = coupling(risk.loss, margins, vectors)
     factor = risk.factor_of(weights, (K - 1) * risk.ridge[: risk.size])
 
     def apply(q: np.ndarray) -> np.ndarray:
         return (inverse @ solved(factor, q.reshape(K, -1).T).T).ravel()
 
     return apply
+
+
+def coupling(loss: Loss, margins: np.ndarray, rows: RowVectors) -> tuple[np.ndarray, np.ndarray]:
+    """Return c_i tr Q_i of all rows, and S⁻¹, up to the vector of ones, along which no gradient lies."""
+    products = couplings(loss, margins, rows)
+    pairs = products.sum(axis=0)
+    return 2.0 * products.sum(axis=1), _inverse(pairs / (2.0 * float(pairs.sum())), loss.columns)
+
+
+def _inverse(pairs: np.ndarray, K: int) -> np.ndarray:
+    """Return S⁻¹, given the couplings of all pairs of classes in S."""
+    S = coupled((pair[None, None] for pair in pairs), K)[:, 0, :, 0]
+    S += 1.0 / (K * (K - 1)) + RARE * np.eye(K)  # along the vector of ones S is zero
+    return np.linalg.inv(S)
 
 
 def each(risk: Risk, margins: np.ndarray) -> Inverse:
