@@ -74,16 +74,18 @@ def outputs_of(scales, **more):
 def test_one_rounding_bound_for_all_outputs_exceeds_the_bound_of_each(intercept):
     scales = (1.0, 3.0, 0.5, 2.0)
     problems, models, intercepts, found = outputs_of(scales, fit_intercept=intercept)
-    shared = rounding_bounds(problems, models, intercepts, found, 1e-4)
+    shared = rounding_bounds(groups.groups_of(problems), models, intercepts, found, 1e-4)
     assert len(set(shared)) == 1
     for k, problem in enumerate(problems):
-        (own,) = rounding_bounds([problem], models[k : k + 1], intercepts[k : k + 1], found[k : k + 1], 1e-4)
+        (own,) = rounding_bounds(
+            groups.singles([problem]), models[k : k + 1], intercepts[k : k + 1], found[k : k + 1], 1e-4
+        )
         assert own <= shared[k] <= 1e-10 * found[k][0]
 
 
 def test_outputs_of_very_different_scales_have_rounding_bounds_of_their_own():
     problems, models, intercepts, found = outputs_of((1e-2, 1.0, 1e2), fit_intercept=True)
-    errors = rounding_bounds(problems, models, intercepts, found, 1e-9)
+    errors = rounding_bounds(groups.groups_of(problems), models, intercepts, found, 1e-9)
     assert len(set(errors)) == 3
     for error, (primal, _) in zip(errors, found, strict=True):
         assert error <= 1e-9 * primal

@@ -36,7 +36,7 @@ import numpy as np
 from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
-from dualnewton.objective.groups import Group, groups_of
+from dualnewton.objective.groups import Group
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 from dualnewton.row_arrays import SUMMED, additions
 
@@ -106,7 +106,7 @@ def _bound(
 
 
 def rounding_bounds(
-    problems: Sequence[Problem],
+    groups: Sequence[Group],
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     found: Sequence[Any],
@@ -116,10 +116,10 @@ def rounding_bounds(
 
     It need not be sharp where gap + R ≤ tol|P|. Called in a run, whose arithmetic gives no warnings.
     """
-    if len(problems) == 1:
-        return _bounds_of_each(problems, models, intercepts, found, tol)
+    if len(models) == 1:
+        return _bounds_of_each(groups[0].problems, models, intercepts, found, tol)
     errors = list[float | None]()
-    for group in groups_of(problems):
+    for group in groups:
         own = slice(len(errors), len(errors) + group.M)
         points = models[own], intercepts[own], found[own]
         if group.M > 1:

@@ -5,7 +5,7 @@ The objective is that of ``risk.py``. This is SDNA with τ = n.
 With many more rows than unknowns the Hessians would take most of the time. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
 minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps. Losses with a log link
-start from the Hessian at w = 0 and the best intercept.
+start from the Hessian at w = 0 and the best intercept, of some of the rows: it differs from that at the minimum in any case.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from dualnewton.solvers.direct.squares import is_exact
 
 SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
 """A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
+
+CURVED_ROWS = 48
+"""Rows for each unknown that are summed to the first Hessian of a loss with a log link."""
 
 SAMPLE_GAP = 0.1
 """The sample is solved to a gap of this fraction of unknowns over its rows, which is about the relative accuracy of its solution,
@@ -71,19 +74,25 @@ def _minimised(
 
     ``sampled`` says whether a sample of the rows may be solved first, if they are many.
     """
-    steps, sample = 0, _sample(risk) if sampled else None
-    if sample is None:
+    steps = 0
+    if not (sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)):
         at = risk.at(x, risk.margins(x))
     else:
         if risk.loss.gamma is None:  # at the best intercept their curvature is about that at the minimum
             at = risk.at(x, risk.margins(x))
+            own, margins = risk, at.margins
+            if (count := risk.n // (CURVED_ROWS * risk.ridge.size)) > 1:
+                some = _one_of_each(count, risk.n)
+                own, margins = risk.part(some), margins[some]
+            factor, share = own.factor(margins, single=True), own.n / risk.n
         else:
-            x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
+            x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline)
             margins = risk.margins(x)
             t = _best_factor(risk, x, margins)
             at = risk.at(t * x, t * margins)
-        factor = risk.factor(at.margins, single=True)
-        at, passes, _ = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [], deadline=deadline)
+            factor, share = risk.factor(at.margins, single=True), 1.0
+        inverse = partial(_inverse, factor, share)
+        at, passes, _ = quasi_newton(risk, at, goal, inverse, PASSES, [], deadline=deadline)
         steps += -(-(1 + passes) // 2)  # the Hessian counts as a pass
     stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:
@@ -138,16 +147,18 @@ def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.
 # From a sample of the rows ---------------------------------------------------------------------------------------------------
 
 
-def _sample(risk: Risk) -> np.ndarray | None:
-    """Return the rows of the sample, if there is to be one: one of each ``SAMPLED`` consecutive rows.
+def _one_of_each(count: int, n: int) -> np.ndarray:
+    """Return one of each so many consecutive rows.
 
     Multiples of the golden ratio choose it, so that a periodic order of the rows does no harm; random numbers take longer.
     """
-    size = risk.n // SAMPLED
-    if size < max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size):
-        return None
-    places = np.arange(size)
-    return SAMPLED * places + (SAMPLED * (GOLDEN * places % 1.0)).astype(np.intp)
+    places = np.arange(n // count)
+    return count * places + (count * (GOLDEN * places % 1.0)).astype(np.intp)
+
+
+def _inverse(factor: np.ndarray, share: float, right: np.ndarray) -> np.ndarray:
+    """Return H⁻¹ right, given the factor of a Hessian of this share of the rows and of the ridge."""
+    return share * solved(factor, right)
 
 
 def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: float) -> tuple[np.ndarray, int]:

@@ -71,12 +71,14 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
-        left = float((np.abs(beyond[more]) / here.high[more]).max(initial=0.0))
-        goal = ROUGHLY if stronger else max(WELL_BELOW * tol, ENOUGH * left)
+        every, goal = rows.inside.size == problem.d, ROUGHLY if stronger else WELL_BELOW * tol
+        if not (every or stronger):  # the next turn may be over more features
+            left = float((np.abs(beyond[more]) / here.high[more]).max(initial=0.0))
+            goal = max(goal, ENOUGH * left)
         model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], here.only(rows.inside))
         w = np.zeros(problem.d)
         w[rows.inside] = model.minimise(goal, lambda: time.perf_counter() > deadline)
-        if model.exact and not stronger and tol >= TRUSTED and rows.inside.size == problem.d:
+        if every and model.exact and not stronger and tol >= TRUSTED:
             best, steps = w, steps + 1
             break
         beyond[rows.inside] = 0.0
