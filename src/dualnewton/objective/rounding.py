@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
+from dualnewton.losses.rounding import DOUBLE, RoundingErrors, Roundoff, Sizes
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.groups import Group
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
 FLOAT64 = Roundoff()
+
+OF_SIZES = ("value_terms", "value_change", "conjugate_terms", "domain_distance", "balancing_cost")
+"""Functions of a loss that, unless a loss overrides them, bound its errors by sums over the examples, without single labels."""
 
 
 def rounding_bound(
@@ -155,11 +158,13 @@ def _bound_of_all(
     """Return one R for all problems of a group; None if it is too large for one of them, or none is known.
 
     R grows with the norms of w, b, α and the labels, with g(w), |D|, P − λg(w) and P − D, and with the imbalance as a fraction of
-    Σ c_i |α_i|. It is computed once, from the largest value of each among the problems, which must have one λ.
+    Σ c_i |α_i|, for a loss that bounds its errors by these alone. It is computed once, from the largest value of each among the
+    problems, which must have one λ.
     """
     first, (primals, bounds) = group.first, zip(*found, strict=True)
     alike = all(problem.lam == first.lam for problem in group.problems) and first.regularizer.form.is_plain
-    if not (alike and first.loss.balances_by_mean and all(bound.sizes for bound in bounds)):
+    by_sizes = all(getattr(type(first.loss), name) is getattr(RoundingErrors, name) for name in OF_SIZES)
+    if not (alike and by_sizes and all(bound.sizes for bound in bounds)):
         return None
     values = [(primal, bound.value) for primal, bound in zip(primals, bounds, strict=True)]
     enough = min(room_for(*each, tol) for each in values)

@@ -64,7 +64,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
-        if not rows.inside.size and are_used(problem, slopes, beyond != 0.0, block.crossovers):
+        few = problem.d <= block.crossovers.gathered_features
+        if not (few or rows.inside.size) and are_used(problem, slopes, beyond != 0.0, block.crossovers):
             more = np.arange(problem.d)
         else:
             more = wanted(beyond, rows.inside, problem.n, block.crossovers)
