@@ -17,6 +17,7 @@ from dualnewton.row_arrays import SHORT
 from tables import LOSSES, NON_SMOOTH, labels_for, name_of
 
 N, D, LAMS = 40, 4, (0.3, 0.1, 0.02)
+SQUARED = losses.Squared()
 
 
 def problems_of(loss, **more):
@@ -60,30 +61,38 @@ def test_problems_with_weights_or_offsets_are_evaluated_one_by_one(more):
     assert [group.M for group in groups.groups_of(problems_of(losses.Squared(), **more))] == [1, 1, 1]
 
 
-def outputs_of(scales, **more):
+def outputs_of(scales, loss=SQUARED, **more):
     """Problems with one λ whose labels have different scales, their models, and what one pass finds for these."""
     rng = np.random.default_rng(5)
     X = dn.matrix.as_data(rng.standard_normal((N, D)))
-    made = [dn.Problem(X, k * rng.standard_normal(N) + k, losses.Squared(), lam=0.1, **more) for k in scales]
+    targets = [k * rng.standard_normal(N) + k for k in scales]
+    if loss is not SQUARED:
+        targets = [np.where(y > y.mean(), 1.0, -1.0) for y in targets]
+    made = [dn.Problem(X, y, loss, lam=0.1, **more) for y in targets]
     found = [dn.solve(problem, tol=1e-6) for problem in made]
     points = [each.w for each in found], [each.intercept for each in found]
     return made, *points, primal_bounds(made, *points)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_one_rounding_bound_for_all_outputs_exceeds_the_bound_of_each(intercept):
+@pytest.mark.parametrize(
+    "loss", [SQUARED, losses.Logistic(), losses.SquaredHinge()], ids=lambda loss: type(loss).__name__
+)
+def test_one_rounding_bound_for_all_outputs_exceeds_the_bound_of_each(loss, intercept):
     scales = (1.0, 3.0, 0.5, 2.0)
-    problems, models, intercepts, found = outputs_of(scales, fit_intercept=intercept)
-    shared = rounding_bounds(problems, models, intercepts, found, 1e-4)
+    problems, models, intercepts, found = outputs_of(scales, loss, fit_intercept=intercept)
+    shared = rounding_bounds(groups.groups_of(problems), models, intercepts, found, 1e-4)
     assert len(set(shared)) == 1
     for k, problem in enumerate(problems):
-        (own,) = rounding_bounds([problem], models[k : k + 1], intercepts[k : k + 1], found[k : k + 1], 1e-4)
+        (own,) = rounding_bounds(
+            groups.singles([problem]), models[k : k + 1], intercepts[k : k + 1], found[k : k + 1], 1e-4
+        )
         assert own <= shared[k] <= 1e-10 * found[k][0]
 
 
 def test_outputs_of_very_different_scales_have_rounding_bounds_of_their_own():
     problems, models, intercepts, found = outputs_of((1e-2, 1.0, 1e2), fit_intercept=True)
-    errors = rounding_bounds(problems, models, intercepts, found, 1e-9)
+    errors = rounding_bounds(groups.groups_of(problems), models, intercepts, found, 1e-9)
     assert len(set(errors)) == 3
     for error, (primal, _) in zip(errors, found, strict=True):
         assert error <= 1e-9 * primal

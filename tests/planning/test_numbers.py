@@ -96,7 +96,7 @@ ALLOWED = {
     "pieces of work between two looks at the deadline, or in a cache": """
         AHEAD AT_ONCE BETWEEN_CHECKS CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
     "sizes of samples and blocks of Newton's method on small data, which it is not given yet": """
-        COPIED LEAST_SAMPLE PASSED PER_UNKNOWN SAMPLED SAMPLE_STEPS""",
+        COPIED CURVED_ROWS LEAST_SAMPLE PASSED PER_UNKNOWN SAMPLED SAMPLE_STEPS""",
     "layout of arrays: lengths from which another order of the same operations is faster in NumPy": """
         FEW_REFINEMENTS LONG SHORT SMALL""",
 }

@@ -264,6 +264,10 @@ def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if high - low >= MOST_VALUES or high > np.iinfo(np.intp).max:
         values, numbers = np.unique(y, return_inverse=True)
         return values, numbers.reshape(-1)
-    shifted = y.ravel().astype(np.intp) - low
+    shifted = y.ravel().astype(np.intp, copy=False)
+    shifted = shifted - low if low else shifted
     present = np.bincount(shifted, minlength=high - low + 1) > 0
-    return (np.flatnonzero(present) + low).astype(y.dtype), (np.cumsum(present) - 1)[shifted]
+    values = np.flatnonzero(present)
+    if values.size < present.size:
+        shifted = (np.cumsum(present) - 1)[shifted]
+    return (values + low).astype(y.dtype, copy=False), shifted

@@ -26,7 +26,7 @@ half the time of Xᵀ A, since its long side is contiguous."""
 
 def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     """X w."""
-    if not w.any():  # most runs start at w = 0
+    if not np.count_nonzero(w):  # most runs start at w = 0; w.any() takes longer
         return np.zeros((X.shape[0], *w.shape[1:]))
     if X.dtype == np.float64:
         if w.ndim == 2 and by_columns(X, w.shape[1]):

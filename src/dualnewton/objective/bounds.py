@@ -302,9 +302,11 @@ def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list
     return _dual_sums(singles(problems), alphas)
 
 
-def dual_bounds(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[Bound]:
-    """Return the bound of a dual point of each problem, in one pass."""
-    groups, points, first = groups_of(problems), [], 0
+def dual_bounds(
+    problems: Sequence[Problem], alphas: Sequence[np.ndarray], groups: Sequence[Group] | None = None
+) -> list[Bound]:
+    """Return the bound of a dual point of each problem, in one pass; ``groups`` are those of the problems, if they are known."""
+    groups, points, first = groups or groups_of(problems), [], 0
     for group in groups:
         points.append(alphas[first] if group.M == 1 else np.array(alphas[first : first + group.M]))
         first += group.M
@@ -332,18 +334,22 @@ def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[Du
 
 
 def primal_bounds(
-    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any], tol: float = 0.0
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    tol: float = 0.0,
+    groups: Sequence[Group] | None = None,
 ) -> list[tuple[float, Bound]]:
     """Return P(w, b) and the dual bound of α_i = −φ′(z_i) for each problem, in one pass.
 
     Problems whose intercept must be searched share a second pass. The search is left out where the gap is at most half of
-    ``tol`` times |P| without it.
+    ``tol`` times |P| without it. ``groups`` are those of the problems, if they are known.
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
     alike = len({problem.columns for problem in problems}) == 1
     b = np.array(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
-    vectors, groups = [problem.row_vectors for problem in problems], groups_of(problems)
+    vectors, groups = [problem.row_vectors for problem in problems], groups or groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)
     results: list[tuple[float, Bound]] = []

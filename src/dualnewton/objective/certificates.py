@@ -18,6 +18,7 @@ from dualnewton.objective.bounds import (
     scaled_if_far,
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.groups import Group, groups_of
 from dualnewton.objective.problem import Problem, finite_matrix
 from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights
@@ -106,7 +107,9 @@ def certify_models(
     are at most tol|P|.
     """
     models, intercepts = _allowed(problems, models, intercepts)
-    pairs = _pairs(problems, models, intercepts, primal_bounds(problems, models, intercepts, tol or 0.0), tol)
+    groups = groups_of(problems)
+    found = primal_bounds(problems, models, intercepts, tol or 0.0, groups)
+    pairs = _pairs(groups, models, intercepts, found, tol)
     if alphas is None:
         return pairs
     others = zip(problems, pairs, dual_sums(problems, alphas), strict=True)
@@ -128,19 +131,19 @@ def _allowed(
 
 
 def _pairs(
-    problems: Sequence[Problem],
+    groups: Sequence[Group],
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     found: Sequence[tuple[float, Bound]],
     tol: float | None,
 ) -> list[CertifiedPair]:
     """Return the pairs of models and dual points; with bounds of their rounding errors if ``tol`` is given."""
-    errors: list[float | None] = [None] * len(problems)
+    errors: list[float | None] = [None] * len(models)
     if tol is not None:
-        errors = rounding_bounds(problems, models, intercepts, found, tol)
+        errors = rounding_bounds(groups, models, intercepts, found, tol)
     # Sums over the dual points are kept for a later bound of rounding errors. Those of a group are not: they differ in the last
     # bits from those of one problem, which a run that is restored from a file computes.
-    keeps = tol is None and (len(problems) == 1 or is_elsewhere(problems[0].y))
+    keeps = tol is None and (len(models) == 1 or is_elsewhere(groups[0].first.y))
     pairs = []
     for w, b, (primal, bound), rounding in zip(models, intercepts, found, errors, strict=True):
         certificate = Certificate(primal, bound.value, rounding=rounding)
@@ -164,10 +167,10 @@ def certify_pairs(
     models, intercepts = _allowed(problems, models, intercepts)
     points = [problem.balanced(problem.dual_point(alpha)) for problem, alpha in zip(problems, alphas, strict=True)]
     products = problems[0].data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
-    products, found = products.reshape(problems[0].n, -1), []
+    products, found, groups = products.reshape(problems[0].n, -1), [], groups_of(problems)
     for (problem, own), w, b, bound in zip(
-        columns_of(problems), models, intercepts, dual_bounds(problems, points), strict=True
+        columns_of(problems), models, intercepts, dual_bounds(problems, points, groups), strict=True
     ):
         primal = problem.primal_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)), w)
         found.append((primal, bound))
-    return _pairs(problems, models, intercepts, found, tol)
+    return _pairs(groups, models, intercepts, found, tol)

@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
+from dualnewton.losses.rounding import DOUBLE, RoundingErrors, Roundoff, Sizes
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
-from dualnewton.objective.groups import Group, groups_of
+from dualnewton.objective.groups import Group
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 from dualnewton.row_arrays import SUMMED, additions
 
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
 FLOAT64 = Roundoff()
+
+OF_SIZES = ("value_terms", "value_change", "conjugate_terms", "domain_distance", "balancing_cost")
+"""Functions of a loss that, unless a loss overrides them, bound its errors by sums over the examples, without single labels."""
 
 
 def rounding_bound(
@@ -93,7 +96,7 @@ def _bound(
 
 
 def rounding_bounds(
-    problems: Sequence[Problem],
+    groups: Sequence[Group],
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     found: Sequence[Any],
@@ -103,10 +106,10 @@ def rounding_bounds(
 
     It need not be sharp where gap + R ≤ tol|P|. Called in a run, whose arithmetic gives no warnings.
     """
-    if len(problems) == 1:
-        return _bounds_of_each(problems, models, intercepts, found, tol)
+    if len(models) == 1:
+        return _bounds_of_each(groups[0].problems, models, intercepts, found, tol)
     errors = list[float | None]()
-    for group in groups_of(problems):
+    for group in groups:
         own = slice(len(errors), len(errors) + group.M)
         points = models[own], intercepts[own], found[own]
         if group.M > 1:
@@ -142,11 +145,13 @@ def _bound_of_all(
     """Return one R for all problems of a group; None if it is too large for one of them, or none is known.
 
     R grows with the norms of w, b, α and the labels, with g(w), |D|, P − λg(w) and P − D, and with the imbalance as a fraction of
-    Σ c_i |α_i|. It is computed once, from the largest value of each among the problems, which must have one λ.
+    Σ c_i |α_i|, for a loss that bounds its errors by these alone. It is computed once, from the largest value of each among the
+    problems, which must have one λ.
     """
     first, (primals, bounds) = group.first, zip(*found, strict=True)
     alike = all(problem.lam == first.lam for problem in group.problems) and first.regularizer.form.is_plain
-    if not (alike and first.loss.balances_by_mean and all(bound.sizes for bound in bounds)):
+    by_sizes = all(getattr(type(first.loss), name) is getattr(RoundingErrors, name) for name in OF_SIZES)
+    if not (alike and by_sizes and all(bound.sizes for bound in bounds)):
         return None
     values = [(primal, bound.value) for primal, bound in zip(primals, bounds, strict=True)]
     enough = min(room_for(*each, tol) for each in values)

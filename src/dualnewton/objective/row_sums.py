@@ -100,6 +100,8 @@ def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool
     rows = RowVectors(y, c, o)
     if (function := _compiled("losses_of", loss, z, many)) is not None:
         return function(z, rows)
+    if c is None and type(z) is np.ndarray and z.size <= BLOCK:  # a small fit counts its calls
+        return (float(loss.value(rows.shifted(z), y).sum()),)
     total = 0.0
     for part in blocks(z, loss.columns):
         own = rows.part(part)
@@ -145,6 +147,8 @@ def dual_terms(
     For several problems of one column, α and the labels have a row for each, and so have the sums (:func:`split`).
     """
     many = len(alpha) >= MANY
+    if sizes is None and type(alpha) is np.ndarray:
+        sizes = dual_sizes(loss, alpha, rows, masses=masses)
     linear, conjugates, *found = summed(_dual_terms, alpha, *rows, loss, many, masses, sizes is None)
     return DualTerms(sizes or _sizes(alpha, *found), linear, conjugates)
 

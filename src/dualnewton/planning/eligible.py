@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+import numpy as np
+
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses import Curvature
+from dualnewton.losses import Curvature, Loss
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -21,6 +25,12 @@ def has_hessian(problem: Problem) -> bool:
     if is_joint(problem):
         return False
     return form.is_quadratic if problem.columns == 1 else form.is_plain
+
+
+@lru_cache
+def is_piecewise_linear(loss: Loss) -> bool:
+    """Whether a loss of one column has ``pieces``, whatever the label: asked for each small fit, and slow to compute."""
+    return loss.pieces(np.ones(1)) is not None
 
 
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE, SINGLE, Costs, is_small
-from dualnewton.planning.eligible import has_hessian, is_joint
+from dualnewton.planning.eligible import has_hessian, is_joint, is_piecewise_linear
 from dualnewton.planning.facts import every, first_margins
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
@@ -172,7 +173,7 @@ def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     fewer, weak = n * tuning.round_features <= d, _is_weak(problem, tuning)
     if not loss.kinked:
         return fewer and weak and loss.curvature is Curvature.PIECEWISE
-    return (fewer or not weak) and loss.pieces(problem.y[:1]) is not None
+    return (fewer or not weak) and is_piecewise_linear(loss)
 
 
 def _is_weak(problem: Any, tuning: Tuning) -> bool:
@@ -231,7 +232,7 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
         return False
     most = min(tuning.one_block_features, tuning.largest_matrix)
     few = min(problem.n, problem.d) <= most and problem.data.capabilities.whole
-    return few and problem.loss.pieces(problem.y[:1]) is not None
+    return few and is_piecewise_linear(problem.loss)
 
 
 def _yields_to_rounds(problem: Any, tuning: Tuning) -> bool:
@@ -384,13 +385,19 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
                 return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
             size, compiled = (1, True) if family.automatic else (problem.n, False)
-            plan = Plan(family.method, size, family.reason, compiled=compiled, family=name, together=together)
+            plan = _plan(family.method, size, family.reason, compiled, name, together)
             if name == "conjugate" and not sparse:
                 return replace(plan, reason=BLOCK_PRODUCTS, directions=_directions(problem, tuning))
             if family.cost is not None:
                 plan = replace(plan, cost=family.cost(problem, tuning))
             return _with_passes(plan, problem, tuning) if name == "classes" else plan
     return wide_plan(problem, method, tau, models, tuning)
+
+
+@lru_cache
+def _plan(method: str, size: int, reason: str, compiled: bool, family: str, together: bool) -> Plan:
+    """Return a plan; small fits of one size share it, since making one takes as long as a product with X."""
+    return Plan(method, size, reason, compiled=compiled, family=family, together=together)
 
 
 def takes_starts(plan: Plan) -> bool:

@@ -7,6 +7,7 @@ vector w is a matrix with one row, for which ‖w_j‖ = |w_j|: for these the pe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,12 @@ def feature_norms(W: Array) -> np.ndarray:
     """‖W_j‖ of each feature; the norm of one number is its absolute value, without rounding."""
     if W.ndim == 1 or len(W) == 1:
         return np.abs(W.reshape(-1))
-    return np.sqrt(np.add.reduce(W * W))  # two thirds of the time of einsum for few features
+    return np.sqrt(_ones(len(W)).dot(W * W))  # half of the time of einsum for few features
+
+
+@cache
+def _ones(count: int) -> np.ndarray:
+    return np.ones(count)
 
 
 @dataclass(frozen=True)

@@ -258,11 +258,19 @@ def test_the_certified_gap_is_about_the_expected_one_or_less(loss, y, weights):
         assert made.gap(at) < np.square(at.gradient) @ made.halves + abs(at.gradient[-1])
 
 
-def test_a_log_link_starts_from_the_hessian_of_all_rows(monkeypatch):
+@pytest.mark.parametrize("period", [1, 8, 12])
+def test_a_log_link_starts_from_the_hessian_of_some_rows(period, monkeypatch):
+    """Also where the order of the rows is periodic: the rows chosen have all features."""
+    rows, part = [], risk.Risk.part
     monkeypatch.setattr(newton, "_solve_sample", lambda *_: pytest.fail("a sample was solved"))
+    monkeypatch.setattr(risk.Risk, "part", lambda self, chosen: rows.append(chosen) or part(self, chosen))
     rng = np.random.default_rng(6)
     A = rng.standard_normal((4200, 6))
+    A[np.arange(4200) % period > 0, 3:] = 0.0
     y = rng.poisson(np.exp(0.3 * A @ rng.standard_normal(6)))
     for loss in (losses.Poisson(), losses.Gamma(), losses.Tweedie(1.5)):
+        rows.clear()
         problem = dn.Problem(A, y + 1.0, loss, lam=1e-2, fit_intercept=True)
         assert dn.solve(problem, method="newton", tol=1e-9).certificate.relative_gap <= 1e-9
+        assert newton.CURVED_ROWS * 7 <= len(rows[0]) < 600
+        assert A[rows[0]].any(axis=0).all()

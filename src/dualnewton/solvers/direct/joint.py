@@ -94,7 +94,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             break
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
-        low = float(part.threshold.min(initial=np.inf))
+        low = float(np.minimum.reduce(part.threshold, initial=np.inf))
         goal = Goal(WELL_BELOW * tol * low, WELL_BELOW**2 * tol, CLOSE * low, losses)
         V, done = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline, block.crossovers)
         W = np.zeros(W.shape)
@@ -121,6 +121,7 @@ def minimum(
     bound, q = H.diagonal(), V @ H - slopes
     constant = goal.losses - 0.5 * float(np.vdot(V, slopes - q))
     best, least, in_vain = V, np.inf, 0
+    largest = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
     while in_vain < IN_VAIN:
         if in_vain == 1:  # simultaneous moves were too long: from now on H ≼ D(bound)
             bound = np.abs(H).sum(axis=0)
@@ -132,23 +133,25 @@ def minimum(
             part, rows = penalty.only(free), H.take(free, axis=0)
             own, square, right = V.take(free, axis=1), rows.take(free, axis=1), q.take(free, axis=1)
             norms, u = norms.take(free), u.take(free, axis=1)
-        if np.count_nonzero(own) < own.size:
+        if (nonzero := np.count_nonzero(own)) < own.size:
             curvature = (bound + penalty.ridge).take(free)
             length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
-            own = np.where(own != 0.0, own, u * (length / norms))
+            first = u * (length / norms)
+            own = np.where(own != 0.0, own, first) if nonzero else first
         step = newton_step(square, right, own, part, crossovers)
-        for whole in (True, False) if least < np.inf else (False,):
+        for whole in (True, False):
             new = moved(own, step.way) if whole else shortened(step, square, own, part)
             slopes, V = new @ rows - q, new
             if free.size < len(H):
                 V = np.zeros(q.shape)
                 V[:, free] = new
             left = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
-            if left < 0.5 * least:
+            if left < 0.5 * largest:
                 break
         in_vain = 0 if left < 0.5 * least else in_vain + 1
         if left < least:
-            best, least = V, left
+            best = V
+            least = largest = left
         if left <= goal.violation or time.perf_counter() > deadline:
             return best, left <= goal.violation
         if left <= goal.close:

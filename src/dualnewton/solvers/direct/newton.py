@@ -5,7 +5,7 @@ The objective is that of ``risk.py``. This is SDNA with τ = n.
 With many more rows than unknowns the Hessians would take most of the time. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
 minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps. Losses with a log link
-start from the Hessian at w = 0 and the best intercept.
+start from the Hessian at w = 0 and the best intercept, of some of the rows: it differs from that at the minimum in any case.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from dualnewton.solvers.direct.squares import is_exact
 
 SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
 """A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
+
+CURVED_ROWS = 48
+"""Rows for each unknown that are summed to the first Hessian of a loss with a log link."""
 
 SAMPLE_GAP = 0.1
 """The sample is solved to a gap of this fraction of unknowns over its rows, which is about the relative accuracy of its solution,
@@ -71,18 +74,19 @@ def _minimised(
 
     ``sampled`` says whether a sample of the rows may be solved first, if they are many.
     """
-    steps, sample = 0, _sample(risk) if sampled else None
-    if sample is None:
+    steps = 0
+    if not (sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)):
         at = risk.at(x, risk.margins(x))
     else:
+        every = 1
         if risk.loss.gamma is None:  # at the best intercept their curvature is about that at the minimum
-            at = risk.at(x, risk.margins(x))
+            at, every = risk.at(x, risk.margins(x)), risk.n // (CURVED_ROWS * risk.ridge.size)
         else:
-            x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
+            x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline)
             margins = risk.margins(x)
             t = _best_factor(risk, x, margins)
             at = risk.at(t * x, t * margins)
-        at, more, _ = from_hessian(risk, at, goal, deadline)
+        at, more, _ = from_hessian(risk, at, goal, deadline, every=every)
         steps += more
     stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:
@@ -92,13 +96,17 @@ def _minimised(
     return at.x, steps
 
 
-def from_hessian(risk: Risk, at: Point, goal: float, deadline: float) -> tuple[Point, int, bool]:
+def from_hessian(risk: Risk, at: Point, goal: float, deadline: float, *, every: int = 1) -> tuple[Point, int, bool]:
     """Take a few steps of L-BFGS from the Hessian at a point; return where they end, the steps, and whether they are the last.
 
-    The Hessian counts as a pass.
+    The Hessian is a sum over one of ``every`` so many rows. It counts as a pass.
     """
-    factor = risk.factor(at.margins, single=True)
-    at, passes, last = quasi_newton(risk, at, goal, partial(solved, factor), PASSES, [], deadline=deadline)
+    own, margins = risk, at.margins
+    if every > 1:
+        some = _one_of_each(every, risk.n)
+        own, margins = risk.part(some), margins[some]
+    inverse = partial(_inverse, own.factor(margins, single=True), own.n / risk.n)
+    at, passes, last = quasi_newton(risk, at, goal, inverse, PASSES, [], deadline=deadline)
     return at, -(-(1 + passes) // 2), last
 
 
@@ -147,16 +155,18 @@ def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.
 # From a sample of the rows ---------------------------------------------------------------------------------------------------
 
 
-def _sample(risk: Risk) -> np.ndarray | None:
-    """Return the rows of the sample, if there is to be one: one of each ``SAMPLED`` consecutive rows.
+def _one_of_each(count: int, n: int) -> np.ndarray:
+    """Return one of each so many consecutive rows.
 
     Multiples of the golden ratio choose it, so that a periodic order of the rows does no harm; random numbers take longer.
     """
-    size = risk.n // SAMPLED
-    if size < max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size):
-        return None
-    places = np.arange(size)
-    return SAMPLED * places + (SAMPLED * (GOLDEN * places % 1.0)).astype(np.intp)
+    places = np.arange(n // count)
+    return count * places + (count * (GOLDEN * places % 1.0)).astype(np.intp)
+
+
+def _inverse(factor: np.ndarray, share: float, right: np.ndarray) -> np.ndarray:
+    """Return H⁻¹ right, given the factor of a Hessian of this share of the rows and of the ridge."""
+    return share * solved(factor, right)
 
 
 def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: float) -> tuple[np.ndarray, int]:

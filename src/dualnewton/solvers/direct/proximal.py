@@ -74,7 +74,9 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             best, least = at, gap
         if gap <= WELL_BELOW * tol * abs(at.value) or steps >= most or time.perf_counter() > deadline:
             break
-        more = wanted(kinks.shrunk(-slopes), task.inside, problem.n, block.crossovers)
+        more = task.inside[:0]
+        if task.inside.size < problem.d:
+            more = wanted(kinks.shrunk(-slopes), task.inside, problem.n, block.crossovers)
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)
@@ -125,7 +127,9 @@ class Task:
 
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
-        if features.size:
+        if features.size == self.values.shape[1]:
+            self.inside, self.A = features, self.values
+        elif features.size:
             self.inside = np.concatenate([self.inside, features])
             self.A = np.concatenate([self.A, self.values.take(features, axis=1)], axis=1)
 
@@ -171,6 +175,8 @@ class Task:
         secant of the slope costs the losses of one point, a step also those of a Hessian.
         """
         t = 1.0
+        if not float(found.mass @ way) + found.penalty - at.penalty < STEEP * predicted:
+            return found  # the penalty is convex: its slope at the end is no less
         for _ in range(SECANTS):
             longer = self._moved(at, move, t + 1.0)
             slope = float(found.mass @ way) + kinks.value(longer) - found.penalty

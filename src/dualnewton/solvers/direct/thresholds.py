@@ -64,19 +64,22 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
-        if not rows.inside.size and are_used(problem, slopes, beyond != 0.0, block.crossovers):
+        few = problem.d <= block.crossovers.gathered_features
+        if not (few or rows.inside.size) and are_used(problem, slopes, beyond != 0.0, block.crossovers):
             more = np.arange(problem.d)
         else:
             more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
-        left = float((np.abs(beyond[more]) / here.high[more]).max(initial=0.0))
-        goal = ROUGHLY if stronger else max(WELL_BELOW * tol, ENOUGH * left)
+        every, goal = rows.inside.size == problem.d, ROUGHLY if stronger else WELL_BELOW * tol
+        if not (every or stronger):  # the next turn may be over more features
+            left = float((np.abs(beyond[more]) / here.high[more]).max(initial=0.0))
+            goal = max(goal, ENOUGH * left)
         model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], here.only(rows.inside))
         w = np.zeros(problem.d)
         w[rows.inside] = model.minimise(goal, lambda: time.perf_counter() > deadline)
-        if model.exact and not stronger and tol >= TRUSTED and rows.inside.size == problem.d:
+        if every and model.exact and not stronger and tol >= TRUSTED:
             best, steps = w, steps + 1
             break
         beyond[rows.inside] = 0.0

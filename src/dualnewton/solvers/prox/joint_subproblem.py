@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,7 @@ LEVEL = 1e-14
 """Changes of the model below this fraction of its terms are rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class JointPenalty:
+class JointPenalty(NamedTuple):
     """Σ_j ½ ridge_j ‖V_j‖² + threshold_j ‖V_j‖."""
 
     ridge: np.ndarray
@@ -59,8 +58,9 @@ class JointPenalty:
     def of(cls, problem: Problem) -> JointPenalty:
         """Return n λ g of a problem, from the form of its regulariser."""
         scale = problem.lam * problem.n
-        form, d = problem.regularizer.form, problem.d
-        return cls(np.full(d, scale / form.factor), np.full(d, scale * form.threshold))
+        form, both = problem.regularizer.form, np.empty((2, problem.d))
+        both[0], both[1] = scale / form.factor, scale * form.threshold
+        return cls(*both)
 
     def only(self, features: np.ndarray) -> JointPenalty:
         """Return the part of some features."""
@@ -72,7 +72,7 @@ class JointPenalty:
 
     def value_at(self, norms: np.ndarray) -> float:
         """Return the sum, given the norms."""
-        return 0.5 * float(self.ridge @ np.square(norms)) + float(self.threshold @ norms)
+        return float((0.5 * self.ridge * norms + self.threshold).dot(norms))
 
     def value_and_gap(self, V: np.ndarray, slopes: np.ndarray, losses: float) -> tuple[float, float]:
         """Return n P, and n(P − D) for the dual point of V: as it is with a ridge, else shortened until it is feasible."""
@@ -86,8 +86,10 @@ class JointPenalty:
     def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j."""
         norms = feature_norms(V)
-        if np.count_nonzero(norms) == norms.size:
+        if (count := np.count_nonzero(norms)) == norms.size:
             return feature_norms(slopes + V * (self.ridge + self.threshold / norms))
+        if count == 0:
+            return np.maximum(feature_norms(slopes) - self.threshold, 0.0)
         used = norms > 0.0
         pull = slopes + V * (self.ridge + self.threshold / np.where(used, norms, 1.0))
         return np.maximum(feature_norms(pull) - np.where(used, 0.0, self.threshold), 0.0)
