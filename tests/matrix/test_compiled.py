@@ -313,3 +313,15 @@ def test_rows_are_drawn_by_the_kernel_as_by_numpy(monkeypatch):
         found.append(selections.places_of(points, chances))
     assert np.array_equal(*found)
     assert (chances[found[0][:-1]] > 0.0).all()
+
+
+def test_sums_of_two_parts_have_no_cache_line_in_common():
+    """Else threads that add to them for each row would wait for each other: transposed products in two threads took as long as
+    in one."""
+    room = []
+    for numbers in (1, D, 100, 500):
+        sums = compiled._take(room, 3, compiled._apart(numbers))
+        assert sums.shape[1] >= numbers
+        places = [each.ctypes.data for each in sums]
+        assert all(place % (8 * compiled.LINES) == 0 for place in places)
+        compiled._give_back(room, sums)

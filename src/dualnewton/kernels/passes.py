@@ -1,8 +1,8 @@
 """Kernels for passes over the rows, in parts that threads take one after the other, without the interpreter's lock.
 
-    evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
-        margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
-    diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
+    evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, shape, G)
+        margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p, with this shape
+    diagonal(*rows, ends, counter, weights, d, out)  out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
         H[p] = Σ weight a aᵀ of each part p, on and above the diagonal, by products in the type of ``like``, and Σ weight a
@@ -10,7 +10,9 @@
 
 Part p has the rows from ends[p] to ends[p + 1]. All threads call a kernel with the same arguments; each takes the next part from
 the counter until none is left. Sums are accumulated in float64 for every storage type, and those of the parts are kept apart, so
-that they do not depend on which thread computed which part.
+that they do not depend on which thread computed which part. Those to which a thread adds for each row have cache lines of their
+own, since a line that two threads write to moves between their cores at each write: G, out and border have longer rows than they
+use, and sums of numbers are held in registers.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, least, overloads
-from dualnewton.kernels._memory import address, borrowed, give_back
+from dualnewton.kernels._memory import address, borrowed, give_back, view
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.blas import call_syrk
 from dualnewton.kernels.elementary import number_of
@@ -33,12 +35,12 @@ from dualnewton.kernels.team import TeamKernel
 
 
 @lean
-def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G):
+def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, shape, G):
     n, K, M = Z.shape[1], b.size, slopes.shape[1]
     R, unkept, room = borrowed((M, step), 0.0), borrowed(step, 0.0), borrowed((blas[1], blas[2]), 0.0)
     part = next_number(counter)
     while part < ends.size - 1:
-        own = G[part]
+        own = view(G, part * G.shape[1], shape)
         for j in range(own.shape[0]):
             for k in range(own.shape[1]):
                 own[j, k] = 0.0
@@ -77,8 +79,10 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
                     )
             # 3. Sums.
             for k in range(M):
+                total = slopes[part, k]
                 for i in range(high - low):
-                    slopes[part, k] += R[k, i]
+                    total += R[k, i]
+                slopes[part, k] = total
             if M > 0:
                 gather(data, columns, starts, low, high, R, blas, room, own)
         part = next_number(counter)
@@ -177,7 +181,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
     rows, product = borrowed((step, d), like), borrowed((d if like.itemsize < 8 else 0, d), like)
     part = next_number(counter)
     while part < ends.size - 1:
-        own, sums = H[part], border[part]
+        own, sums = H[part], view(border, part * border.shape[1], d)
         for j in range(d):
             sums[j] = 0.0
             for k in range(j, d):
@@ -226,10 +230,10 @@ def _add_squares_of(data, columns, starts, i, weight, out):
 
 
 @lean
-def _diagonal(data, columns, starts, ends, counter, weights, out):
+def _diagonal(data, columns, starts, ends, counter, weights, d, out):
     part = next_number(counter)
     while part < ends.size - 1:
-        own = out[part]
+        own = view(out, part * out.shape[1], d)
         for j in range(own.size):
             own[j] = 0.0
         for i in range(ends[part], ends[part + 1]):

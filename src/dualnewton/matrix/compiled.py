@@ -41,6 +41,9 @@ features (115 MB) took 34 ms a pass, five (77 MB) 7 ms and three (38 MB) 5 ms; o
 SUMMED, GRAM_ROWS = 1 << 12, 8
 """Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
 
+LINES = 16
+"""Numbers in two cache lines (128 bytes), which processors fetch together."""
+
 FEW_SUMS = 1 << 15
 """Numbers of the parts' sums (256 KiB) up to which NumPy adds them, in the same order: nothing is compiled for 0.02 ms."""
 
@@ -186,8 +189,8 @@ class CompiledPasses:
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
-        sums = _take(self._room, len(self.ends) - 1, self.d)
-        self._share(self.kernels.diagonal, _read_only(weights), sums)
+        sums = _take(self._room, len(self.ends) - 1, _apart(self.d))
+        self._share(self.kernels.diagonal, _read_only(weights), self.d, sums)
         norms = np.empty((1, self.d))
         self._add(sums, 1, norms)
         return norms[0]
@@ -207,7 +210,7 @@ class CompiledPasses:
         longest = -(-size // parts)
         step = -(-longest // max(1, round(longest / max(min(d, FEWEST), GRAM_BYTES // (8 * d)))))
         blas = np.array([self.blas.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
-        like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
+        like, borders = np.empty(0, np.float32 if single else np.float64), _take([], parts, _apart(d))
         sums = _take(self._gram_room, parts, d * d)
         given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
         upper = sums.reshape(parts, d, d)
@@ -215,7 +218,7 @@ class CompiledPasses:
         H = np.empty((d, d))
         self._in_threads(self.sums.gram_totals, -(-d // GRAM_ROWS), GRAM_ROWS, upper, H)
         _give_back(self._gram_room, sums)
-        return H, borders.sum(axis=0)
+        return H, borders[:, :d].sum(axis=0)
 
     # Implementation -------------------------------------------------------------------------------------------------------------
 
@@ -244,15 +247,15 @@ class CompiledPasses:
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
         table = np.array(calls, dtype=np.intp).reshape(-1, 15)
         values, slopes = np.zeros((parts, int(table[:, 1].max(initial=-1)) + 1)), np.zeros((parts, factors))
-        sums = _take(self._room, parts, self.d * width)
-        shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
+        sums = _take(self._room, parts, _apart(self.d * width))
+        shape = (self.d, width) if self.sparse else (width, self.d)
         # Shape of a scratch array: a row of margins and one of factors, or a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
         blas = np.array([self.blas.blas_address("dgemm"), *room], dtype=np.intp)
         arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, kept, values, slopes
-        self._share(self.kernels.evaluate, layout.step, *arguments, sums.reshape(shape), ends=layout.ends)
+        self._share(self.kernels.evaluate, layout.step, *arguments, shape, sums, ends=layout.ends)
         self._add(sums, width if self.sparse else 1, products if self.sparse else products.reshape(1, -1))
         return values.sum(axis=0), slopes.sum(axis=0)
 
@@ -286,7 +289,8 @@ class CompiledPasses:
         """Add the sums of the parts, ``width`` numbers per feature, in order; write those without the padding to ``total``."""
         if total.size > 0 and sums.size <= FEW_SUMS:
             with np.errstate(over="ignore", invalid="ignore"):  # as in the kernel
-                total[:] = sums.reshape(len(sums), -1, width)[:, :, : len(total)].sum(axis=0).T
+                used = sums[:, : total.shape[1] * width].reshape(len(sums), -1, width)
+                total[:] = used[:, :, : len(total)].sum(axis=0).T
         elif total.size:
             step = max(1, SUMMED // width)
             self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
@@ -305,7 +309,14 @@ def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
         found = room.pop()
     except IndexError:  # the buffer is in use by another thread, or there is none yet
         found = np.empty(0)
-    return (found if found.size >= size else np.empty(size))[:size].reshape(parts, numbers)
+    found = found if found.size >= size + LINES else np.empty(size + LINES)
+    first = -found.ctypes.data % (8 * LINES) // 8
+    return found[first : first + size].reshape(parts, numbers)
+
+
+def _apart(numbers: int) -> int:
+    """Return the numbers between the sums of two parts: whole cache lines, so that no two threads write to one."""
+    return -(-numbers // LINES) * LINES
 
 
 def _give_back(room: list[np.ndarray], sums: np.ndarray) -> None:
