@@ -87,7 +87,7 @@ def give_back(typingctx: Any, array: Any) -> Any:
 
 @intrinsic
 def view(typingctx: Any, array: Any, first: Any, count: Any) -> Any:
-    """Return consecutive entries of a C-order array, from the flat index ``first`` on, as one of ``count`` entries or that shape."""
+    """Return consecutive entries of a C-order array from the flat index ``first`` on; ``count`` is their number or a shape."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(array)(context, builder, args[0]).data
