@@ -62,7 +62,6 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(compiled, "SPARSE_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 17)
     monkeypatch.setattr(compiled, "SUMMED", 5)
 
@@ -260,7 +259,7 @@ def test_sparse_rows_with_any_number_of_columns(dtype, K, monkeypatch):
     np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
     monkeypatch.setattr(compiled, "SUM_ENTRIES", 3 * D * 24)
-    assert len(data.compiled._layout(0, 24).ends) - 1 == 3 < len(data.parts)
+    assert len(data.compiled._layout(24).parts) - 1 == 3 < len(data.parts)
     np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
 
 
@@ -313,3 +312,40 @@ def test_rows_are_drawn_by_the_kernel_as_by_numpy(monkeypatch):
         found.append(selections.places_of(points, chances))
     assert np.array_equal(*found)
     assert (chances[found[0][:-1]] > 0.0).all()
+
+
+def test_sums_of_two_parts_have_no_cache_line_in_common():
+    """Else threads that add to them for each row would wait for each other: transposed products in two threads took as long as
+    in one."""
+    room = []
+    for numbers in (1, D, 100, 500):
+        sums = compiled._take(room, 3, compiled._apart(numbers))
+        assert sums.shape[1] >= numbers
+        places = [each.ctypes.data for each in sums]
+        assert all(place % (8 * compiled.LINES) == 0 for place in places)
+        compiled._give_back(room, sums)
+
+
+@DTYPES
+@pytest.mark.parametrize("K", [1, 2, 3, 10])
+def test_gradients_after_all_margins_have_the_same_bits(dtype, K, monkeypatch):
+    X, rng = matrix("csr", dtype), np.random.default_rng(4)
+    several = problems(losses.Logistic(), X, K, **FORMS["intercept, weights, offset"])
+    W, b, weights = rng.standard_normal((K, D)), rng.standard_normal(K), rng.random((N, K))
+    found = []
+    for fused in (True, False):
+        monkeypatch.setattr(compiled, "APART_BYTES", 1 << 20 if fused else 0)
+        for count in (1, 3):
+            data = MemoryData(X)
+            with threads(count):
+                assert data.compiled._is_apart(K, K) != fused
+                each = [
+                    value
+                    for target in (Derivatives(several), PrimalPoints(several))
+                    for value in fields(data.evaluate(W, b, target, [own.row_vectors for own in several])).values()
+                    if value is not None
+                ]
+                found.append([*each, *data.weighted_products(W, b, weights), data.transposed_times(weights)])
+    for other in found[1:]:
+        for mine, same in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(mine, same)

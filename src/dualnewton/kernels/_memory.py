@@ -87,14 +87,15 @@ def give_back(typingctx: Any, array: Any) -> Any:
 
 @intrinsic
 def view(typingctx: Any, array: Any, first: Any, count: Any) -> Any:
-    """Return ``count`` consecutive entries of a C-order array of any shape, from the flat index ``first`` on."""
+    """Return consecutive entries of a C-order array from the flat index ``first`` on; ``count`` is their number or a shape."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(array)(context, builder, args[0]).data
-        return _described(context, builder, signature.return_type, builder.gep(data, [args[1]]), [args[2]])
+        lengths = _lengths(context, builder, count, args[2])
+        return _described(context, builder, signature.return_type, builder.gep(data, [args[1]]), lengths)
 
-    kind = types.Array(array.dtype, 1, "C", readonly=not array.mutable)
-    return kind(array, types.intp, types.intp), codegen
+    kind = types.Array(array.dtype, _of_shape(array.dtype, count).ndim, "C", readonly=not array.mutable)
+    return kind(array, types.intp, count), codegen
 
 
 @intrinsic

@@ -1,16 +1,21 @@
 """Kernels for passes over the rows, in parts that threads take one after the other, without the interpreter's lock.
 
-    evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
-        margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
-    diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
+    evaluate(*rows, parts, counter, ends, step, W, b, calls, blas, Z, kept, values, slopes, R, shape, G)
+        margins Z, the functions of rows in ``calls``, their sums in each block, and G[p] = Σ R[k, i] a_i of each part p, with
+        this shape; or the factors R of all rows instead of G, if R has room for them
+    gather_parts(*rows, parts, counter, ends, blas, R, shape, G)    G[p] from factors R of all rows
+    diagonal(*rows, ends, counter, weights, d, out)  out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
         H[p] = Σ weight a aᵀ of each part p, on and above the diagonal, by products in the type of ``like``, and Σ weight a
     curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
 
-Part p has the rows from ends[p] to ends[p + 1]. All threads call a kernel with the same arguments; each takes the next part from
+Part p has the rows from ends[p] to ends[p + 1]; in the first two kernels the blocks of rows from parts[p] to parts[p + 1], and
+block s has the rows from ends[s] to ends[s + 1]. All threads call a kernel with the same arguments; each takes the next part from
 the counter until none is left. Sums are accumulated in float64 for every storage type, and those of the parts are kept apart, so
-that they do not depend on which thread computed which part.
+that they do not depend on which thread computed which part. Those to which a thread adds for each row have cache lines of their
+own, since a line that two threads write to moves between their cores at each write: G, out and border have longer rows than they
+use, and sums of numbers are held in registers.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, least, overloads
-from dualnewton.kernels._memory import address, borrowed, give_back
+from dualnewton.kernels._memory import address, borrowed, give_back, view
 from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.blas import call_syrk
 from dualnewton.kernels.elementary import number_of
@@ -33,57 +38,91 @@ from dualnewton.kernels.team import TeamKernel
 
 
 @lean
-def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G):
-    n, K, M = Z.shape[1], b.size, slopes.shape[1]
-    R, unkept, room = borrowed((M, step), 0.0), borrowed(step, 0.0), borrowed((blas[1], blas[2]), 0.0)
+def _block(data, columns, starts, low, high, W, b, calls, blas, room, unkept, at, Z, kept, values, slopes, R):
+    """Margins and functions of the rows from low to high; their sums; the factors of row ``low`` are in column ``at`` of R."""
+    n, K, width = Z.shape[1], b.size, R.shape[1]
+    if W.size > 0:
+        margins(data, columns, starts, low, high, W, blas, room, Z)
+    for k in range(K):
+        for i in range(low, high):
+            Z[k, i] = b[k] + (Z[k, i] if W.size > 0 else 0.0)
+    for s in range(calls.shape[0]):
+        slope, held, factor = calls[s, 9], calls[s, 10], calls[s, 11]
+        if calls[s, 0] == 0:
+            for i in range(high - low):
+                R[factor, at + i] = R[held, at + i] / 3.0
+        else:
+            values[calls[s, 1]] += call(
+                calls[s, 0],
+                number_of(calls[s, 12]),
+                number_of(calls[s, 13]),
+                high - low,
+                calls[s, 14],
+                n,
+                0 if slope < 0 else n,
+                width,
+                address(Z) + 8 * (calls[s, 2] * n + low),
+                calls[s, 3] + low * calls[s, 4],
+                calls[s, 5] + low * calls[s, 6],
+                calls[s, 7] + low * calls[s, 8],
+                address(unkept) if slope < 0 else address(kept) + 8 * (slope * n + low),
+                address(unkept) if held < 0 else address(kept) + 8 * (held * n + low),
+                address(R) + 8 * (factor * width + at),
+                1.0 if slope < 0 else -1.0,
+            )
+    for k in range(R.shape[0]):
+        total = 0.0
+        for i in range(high - low):
+            total += R[k, at + i]
+        slopes[k] = total
+
+
+@lean
+def _clear(own):
+    for j in range(own.shape[0]):
+        for k in range(own.shape[1]):
+            own[j, k] = 0.0
+
+
+@lean
+def _evaluate(
+    data, columns, starts, parts, counter, ends, step, W, b, calls, blas, Z, kept, values, slopes, R, shape, G
+):
+    fused, M = R.shape[1] == 0, slopes.shape[1]
+    held, unkept, room = (
+        borrowed((M if fused else 0, step), 0.0),
+        borrowed(step, 0.0),
+        borrowed((blas[1], blas[2]), 0.0),
+    )
     part = next_number(counter)
-    while part < ends.size - 1:
-        own = G[part]
-        for j in range(own.shape[0]):
-            for k in range(own.shape[1]):
-                own[j, k] = 0.0
-        for low in range(ends[part], ends[part + 1], step):
-            high = least(low + step, ends[part + 1])
-            # 1. Margins.
-            if W.size > 0:
-                margins(data, columns, starts, low, high, W, blas, room, Z)
-            for k in range(K):
-                for i in range(low, high):
-                    Z[k, i] = b[k] + (Z[k, i] if W.size > 0 else 0.0)
-            # 2. Functions of the rows.
-            for s in range(calls.shape[0]):
-                slope, held, factor = calls[s, 9], calls[s, 10], calls[s, 11]
-                if calls[s, 0] == 0:
-                    for i in range(high - low):
-                        R[factor, i] = R[held, i] / 3.0
-                else:
-                    values[part, calls[s, 1]] += call(
-                        calls[s, 0],
-                        number_of(calls[s, 12]),
-                        number_of(calls[s, 13]),
-                        high - low,
-                        calls[s, 14],
-                        n,
-                        0 if slope < 0 else n,
-                        step,
-                        address(Z) + 8 * (calls[s, 2] * n + low),
-                        calls[s, 3] + low * calls[s, 4],
-                        calls[s, 5] + low * calls[s, 6],
-                        calls[s, 7] + low * calls[s, 8],
-                        address(unkept) if slope < 0 else address(kept) + 8 * (slope * n + low),
-                        address(unkept) if held < 0 else address(kept) + 8 * (held * n + low),
-                        address(R) + 8 * factor * step,
-                        1.0 if slope < 0 else -1.0,
-                    )
-            # 3. Sums.
-            for k in range(M):
-                for i in range(high - low):
-                    slopes[part, k] += R[k, i]
-            if M > 0:
-                gather(data, columns, starts, low, high, R, blas, room, own)
+    while part < parts.size - 1:
+        own = view(G, part * G.shape[1], shape)
+        if fused:
+            _clear(own)
+        for block in range(parts[part], parts[part + 1]):
+            low, high, at = ends[block], ends[block + 1], 0 if fused else ends[block]
+            _block(
+                data, columns, starts, low, high, W, b, calls, blas, room, unkept, at, Z, kept, values[block], slopes[block],
+                held if fused else R,
+            )  # fmt: skip
+            if fused and M > 0:
+                gather(data, columns, starts, low, high, 0, held, blas, room, own)
         part = next_number(counter)
-    give_back(R)
+    give_back(held)
     give_back(unkept)
+    give_back(room)
+
+
+@lean
+def _gather_parts(data, columns, starts, parts, counter, ends, blas, R, shape, G):
+    room = borrowed((blas[1], blas[2]), 0.0)
+    part = next_number(counter)
+    while part < parts.size - 1:
+        own = view(G, part * G.shape[1], shape)
+        _clear(own)
+        for block in range(parts[part], parts[part + 1]):
+            gather(data, columns, starts, ends[block], ends[block + 1], ends[block], R, blas, room, own)
+        part = next_number(counter)
     give_back(room)
 
 
@@ -177,7 +216,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
     rows, product = borrowed((step, d), like), borrowed((d if like.itemsize < 8 else 0, d), like)
     part = next_number(counter)
     while part < ends.size - 1:
-        own, sums = H[part], border[part]
+        own, sums = H[part], view(border, part * border.shape[1], d)
         for j in range(d):
             sums[j] = 0.0
             for k in range(j, d):
@@ -226,10 +265,10 @@ def _add_squares_of(data, columns, starts, i, weight, out):
 
 
 @lean
-def _diagonal(data, columns, starts, ends, counter, weights, out):
+def _diagonal(data, columns, starts, ends, counter, weights, d, out):
     part = next_number(counter)
     while part < ends.size - 1:
-        own = out[part]
+        own = view(out, part * out.shape[1], d)
         for j in range(own.size):
             own[j] = 0.0
         for i in range(ends[part], ends[part + 1]):
@@ -269,5 +308,10 @@ def _row_scores(data, columns, starts, ends, counter, scale, out):
         part = next_number(counter)
 
 
-evaluate, gram, curvature = TeamKernel(_evaluate), TeamKernel(_gram), Kernel(_curvature)
+evaluate, gather_parts, gram, curvature = (
+    TeamKernel(_evaluate),
+    TeamKernel(_gather_parts),
+    TeamKernel(_gram),
+    Kernel(_curvature),
+)
 diagonal, row_scores = TeamKernel(_diagonal), TeamKernel(_row_scores)

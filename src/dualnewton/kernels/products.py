@@ -30,8 +30,10 @@ def margins(data: Any, columns: Any, starts: Any, first: int, last: int, W: Any,
     raise NotImplementedError("for compiled code")
 
 
-def gather(data: Any, columns: Any, starts: Any, first: int, last: int, R: Any, blas: Any, room: Any, G: Any) -> None:
-    """g_k += Σ_i R[k, i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones."""
+def gather(
+    data: Any, columns: Any, starts: Any, first: int, last: int, at: int, R: Any, blas: Any, room: Any, G: Any
+) -> None:
+    """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones."""
     raise NotImplementedError("for compiled code")
 
 
@@ -148,38 +150,38 @@ def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
 
 
 @overloads(gather)
-def _gather_of(data, columns, starts, first, last, R, blas, room, G):
-    def dense(data, columns, starts, first, last, R, blas, room, G):
-        M, d = G.shape
+def _gather_of(data, columns, starts, first, last, at, R, blas, room, G):
+    def dense(data, columns, starts, first, last, at, R, blas, room, G):
+        (M, d), shift = G.shape, at - first
         if M <= FEW:
             for k in range(M):
                 for i in range(first, last):
-                    if R[k, i - first] != 0.0:
-                        row.add(data, columns, starts, i, R[k, i - first], G[k])
+                    if R[k, i + shift] != 0.0:
+                        row.add(data, columns, starts, i, R[k, i + shift], G[k])
         else:
             rows = _float64_rows(data, first, last, room)
             # In column-major order G += A R with A of d×m.
-            call_gemm(blas[0], 0, d, M, last - first, rows, d, address(R), R.shape[1], 1.0, address(G), d)
+            call_gemm(blas[0], 0, d, M, last - first, rows, d, address(R) + 8 * at, R.shape[1], 1.0, address(G), d)
 
-    def sparse(data, columns, starts, first, last, R, blas, room, G):
-        M, end = G.shape[1], np.uintp(columns.size - 1)
+    def sparse(data, columns, starts, first, last, at, R, blas, room, G):
+        M, end, shift = G.shape[1], np.uintp(columns.size - 1), at - first
         if M == 1:
             g = view(G, 0, G.size)
             for i in range(first, last):
-                factor = R[0, i - first]
+                factor = R[0, i + shift]
                 if factor != 0.0:
                     for p in row.entries(starts, i):
                         g[columns[p]] += factor * data[p]
         elif M == FEW:
             for i in range(first, last):
-                factor, other = R[0, i - first], R[1, i - first]
+                factor, other = R[0, i + shift], R[1, i + shift]
                 for p in row.entries(starts, i):
                     G[columns[p], 0] += factor * data[p]
                     G[columns[p], 1] += other * data[p]
         else:
             for i in range(first, last):
                 for k in range(R.shape[0]):
-                    room[1, k] = R[k, i - first]
+                    room[1, k] = R[k, i + shift]
                 for k in range(0, M, 4 * LANES):
                     two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
                     furthest, own = least(M - k, 4 * LANES) - 1, room.shape[1] + k

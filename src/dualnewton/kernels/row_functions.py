@@ -237,19 +237,6 @@ def weighted() -> RowFunction:
     return _compiled(function)
 
 
-@lru_cache(maxsize=1)
-def given() -> RowFunction:
-    """Write c to ``factors``."""
-
-    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
-        c, factors = carray(c, m), carray(factors, m)
-        for i in range(m):
-            factors[i] = c[i]
-        return 0.0
-
-    return _compiled(function)
-
-
 @intrinsic
 def call(
     typingctx: Any,

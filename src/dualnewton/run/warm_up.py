@@ -105,6 +105,7 @@ def _passes(X: Any) -> None:
     rows, vector, matrix = Rows.of(X), np.zeros(2), np.zeros((2, 2))
     compiled = CompiledPasses(X, [slice(0, 2)])
     compiled.times(vector)
+    compiled.transposed_times(vector)
     compiled.diagonal(vector)
     compiled.row_scores(vector)
     for single in (False, True):
@@ -140,7 +141,6 @@ def _linear_functions() -> None:
 
     zero = np.zeros(2)
     find_places(zero, zero)
-    row_functions.given()
     sum_over_rows(row_functions.weighted(), SMOOTH[0], zero, RowVectors(zero, None, None), factors=zero)
 
 
