@@ -76,7 +76,7 @@ def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np
     function = compiled_function("label_weights_of", None, y) if len(kinds) <= SHIFTS else None
     if function is not None:
         padded = np.append(kinds, np.full(SHIFTS - len(kinds), np.nan))  # equal to no label
-        return np.array(function(y, (None, c, None), kept=np.asarray(padded, like=y))[: len(kinds)])
+        return np.array(function(y, (None, c, None), kept=padded)[: len(kinds)])
     own = [y == kind for kind in kinds]
     return np.array([float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own], dtype=np.float64)
 
