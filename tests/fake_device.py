@@ -177,7 +177,7 @@ class RowFunctions:
 
     def dual_terms_of(self):
         a = self.weighted(self.z)
-        return [a.sum(), np.abs(a).sum(), 0.0 if self.o is None else a @ self.o, *self.conjugates_of()[0]], None
+        return [0.0 if self.o is None else a @ self.o, *self.conjugates_of()[0], *self.dual_sizes_of()[0]], None
 
     def dual_sizes_of(self):
         a = self.weighted(self.z)

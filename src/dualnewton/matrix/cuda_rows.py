@@ -34,7 +34,9 @@ BLOCKS = 8
 
 
 class Form(NamedTuple):
-    """The C statements for one row, with its ``weight``; the number of its sums; the translation of a loss that they use."""
+    """The C statements for one row, with its ``weight``; the number of its sums, where SHIFTS is that of the numbers ``way``; the
+    translation of a loss that they use.
+    """
 
     terms: str
     sums: int
@@ -61,9 +63,10 @@ FORMS = {
         "if (weight > 0.0) total[0] += weight * conjugate(-z[i], y[i], p);", 1, cuda_translation.translated_conjugate
     ),
     "dual_terms_of": Form(
-        "double a = weight * z[i]; total[0] += a; total[1] += fabs(a); total[2] += o ? a * o[i] : 0.0;"
-        "if (weight > 0.0) total[3] += weight * conjugate(-z[i], y[i], p);",
-        4,
+        "double a = weight * z[i]; total[0] += o ? a * o[i] : 0.0;"
+        "if (weight > 0.0) total[1] += weight * conjugate(-z[i], y[i], p);"
+        "total[2] += a * a; total[3] += a * z[i]; total[4] += a; total[5] += fabs(a);",
+        6,
         cuda_translation.translated_conjugate,
     ),
     "dual_sizes_of": Form(
@@ -117,13 +120,14 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
         y, c, o = rows or (None, None, None)
         margins, y, c, o, way = map(_given, (z, y, c, o, kept))
         out = next((each for each in (slopes, factors) if each is not None), np.intp(0))
-        sums = partial_sums(blocks * form.sums) if form.sums else np.intp(0)
-        made = kernel("row_sums", source, SUMS=form.sums, ROOM=max(1, form.sums), TERMS=form.terms)
+        count = form.sums if form.sums < SHIFTS or kept is None else kept.size
+        sums = partial_sums(blocks * count) if count else np.intp(0)
+        made = kernel("row_sums", source, SUMS=count, ROOM=max(1, count), TERMS=form.terms)
         arguments = margins, y, c, o, numbers(gpu, *parameters), way, np.float64(sign), out
         made((blocks,), (THREADS,), (*arguments, sums, np.int64(n), np.int64(step)))
         if not waits:
-            return promised(sums, blocks, form.sums)
-        return tuple(totals(sums, blocks, form.sums).tolist()) if form.sums else ()
+            return promised(sums, blocks, count)
+        return tuple(totals(sums, blocks, count).tolist()) if count else ()
 
     return function
 

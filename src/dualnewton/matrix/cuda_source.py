@@ -398,28 +398,25 @@ struct __align__(TOGETHER == 4 ? 16 : sizeof(REAL)) Read { REAL each[TOGETHER]; 
 struct __align__(TOGETHER == 4 ? 16 : sizeof(OUT)) Written { OUT each[TOGETHER]; };
 
 // Rows times the roots of their weights (or the weights themselves), for a matrix product: d entries, ones up to m, then zeros. A
-// warp writes a row at a time, a thread TOGETHER entries.
+// thread writes TOGETHER entries at a time, of which a row has `parts`.
 extern "C" __global__ void scaled_rows(
     const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int m,
     int width, int root)
 {
-    int lane = threadIdx.x % 32;
-    long long warps = (long long)gridDim.x * (THREADS / 32);
-    for (long long k = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32; k < count; k += warps) {
+    PLACE parts = width / TOGETHER, all = (PLACE)count * parts, threads = (PLACE)gridDim.x * THREADS;
+    #pragma unroll 4
+    for (PLACE place = (PLACE)blockIdx.x * THREADS + threadIdx.x; place < all; place += threads) {
+        PLACE k = place / parts;
+        int j = TOGETHER * (int)(place - k * parts);
         long long s = first + k;
-        const REAL* row = X + (rows ? rows[s] : s) * d;
-        OUT* own = out + k * width;
         double weight = weights ? (root ? sqrt(weights[s]) : weights[s]) : 1.0;
-        #pragma unroll 4
-        for (int j = TOGETHER * lane; j < width; j += TOGETHER * 32) {
-            Read read = {};
-            Written written;
-            if (j < d) read = *(const Read*)(row + j);
-            #pragma unroll
-            for (int e = 0; e < TOGETHER; ++e)
-                written.each[e] = (OUT)(weight * (j + e < d ? (double)read.each[e] : j + e < m ? 1.0 : 0.0));
-            *(Written*)(own + j) = written;
-        }
+        Read read = {};
+        Written written;
+        if (j < d) read = *(const Read*)(X + (rows ? rows[s] : s) * d + j);
+        #pragma unroll
+        for (int e = 0; e < TOGETHER; ++e)
+            written.each[e] = (OUT)(weight * (j + e < d ? (double)read.each[e] : j + e < m ? 1.0 : 0.0));
+        *(Written*)(out + (long long)k * width + j) = written;
     }
 }
 """

@@ -29,6 +29,9 @@ CHUNK = 1 << 27
 FEW = 200
 """Largest number of features for which a Gram matrix is factorised on the host, which is faster."""
 
+HEAD = 128
+"""Rows for each nonzero entry of a feature that is looked for, in which dense features are expected to have it."""
+
 HASHED = 1 << 24
 """Bytes that are copied to the host and hashed at a time (16 MiB)."""
 
@@ -163,7 +166,7 @@ class DeviceData(Data):
         return np.asarray(on_host(values[rows if isinstance(rows, slice) else self.xp.asarray(rows)]))
 
     def take(self, values: RowArray, rows: Selection) -> RowArray:
-        return values if rows.size == self.n else values[self.xp.asarray(rows)]
+        return values if rows.size == self.n else self.xp.take(values, self.xp.asarray(rows), axis=0)
 
     def changed(self, values: RowArray, others: RowArray) -> Selection:
         return self.xp.flatnonzero(values != others)
@@ -394,6 +397,12 @@ class DeviceData(Data):
         step = max(1, CHUNK // self.d)
         parts = (self.matrix[low : low + step] != 0.0 for low in range(0, self.n, step))
         return self._host(self._sum(column_sums(part.astype(np.float64)) for part in parts)).astype(np.intp)
+
+    def has_each(self, least: int) -> bool:
+        some = HEAD * least  # dense features mostly have as many in these rows, without a read of all
+        if not self.is_sparse and some < self.n and self.like(self.matrix[:some]).has_each(least):
+            return True
+        return super().has_each(least)
 
     # Parts -----------------------------------------------------------------------------------------------------------
 

@@ -353,6 +353,10 @@ class Data(Selections, ABC):
     def nonzeros(self) -> np.ndarray:
         """Return the number of nonzero entries of each feature."""
 
+    def has_each(self, least: int) -> bool:
+        """Whether each feature has at least so many nonzero entries."""
+        return bool((self.nonzeros() >= least).all())
+
     # Parts, gathered in memory -----------------------------------------------------------------------------------
 
     @abstractmethod

@@ -101,7 +101,7 @@ def _is_settled(model: Model) -> bool:
 
 def represents(data: Data, problems: Sequence[Problem]) -> bool:
     """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a noticeable weight."""
-    if (data.nonzeros() < RARE).any():
+    if not data.has_each(RARE):
         return False
     for problem in problems:
         least = max(2, problem.columns)
