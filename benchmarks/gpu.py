@@ -1,9 +1,9 @@
 """Fits on a GPU: ``python -m benchmarks.gpu [--seconds 150] [--scale 1.0]`` writes benchmarks/GPU.md.
 
 For each problem: milliseconds to a certified relative gap of 1e-6 with the data on the GPU, and the same as a number of *reads*,
-where a read is the time in which the GPU reads X once (the sum of its entries). The aim for dense rows is 10 reads and the time of
-the Hessians that the fit computes, of all rows or of samples, at half of the rate of a product of float32 matrices (cuBLAS) in the
-same run. Beside them:
+where a read is the time in which the GPU reads X once (the sum of its entries). The aim for dense rows is 10 reads and the time
+of the Hessians that the fit computes, of all rows or of samples, at half of the rate of a product of float32 matrices (cuBLAS) in
+the same run. Beside them:
 
 - the certificate of the same model and dual point, computed again in memory by the CPU, for the smaller data;
 - PyTorch's L-BFGS on the same GPU and the same data, until P − P* ≤ 1e-6 P*;
@@ -145,8 +145,8 @@ NOTE = (
     "read: one sum over X; check of X: `Problem(X, y, …)`, which looks for entries that are not finite; fit: "
     "`solve(problem, tol=1e-6)`, certificate included, the fastest of three after one that compiles, and the same in reads; "
     "Hessians, of dense rows and one column: the reads in which rows × features² multiplications and as many additions, of all "
-    "Hessians of the fit, take place at half of the float32 rate; allowed: ten reads more; within: whether the fit takes no more; "
-    "passes: over all rows; gap by CPU: relative gap of the same w, b and α, computed again from a copy of the data in "
+    "Hessians of the fit, take place at half of the float32 rate; allowed: ten reads more; within: whether the fit takes no "
+    "more; passes: over all rows; gap by CPU: relative gap of the same w, b and α, computed again from a copy of the data in "
     "memory. Logistic, ridge, Huber and softmax: λn = 1; Lasso: a tenth of the λ at which w = 0; sparse logistic: λ = 1e-3 "
     "of ‖w‖₁; hinge: λ = 1e-4; all with an intercept, except for CSR. PyTorch's L-BFGS (history 10, strong Wolfe "
     "conditions, gradients by two products, margins in float32 and sums in float64): until P − P* ≤ 1e-6 P*, or for some "

@@ -149,6 +149,8 @@ class PassForm(NamedTuple):
         Rows of a tile, which a team evaluates together, and tiles of a team in shared memory.
     shared : int
         Bytes of shared memory.
+    quads : bool
+        Whether a thread has quadruples of adjacent columns, which it reads together, instead of single ones.
     """
 
     team: int
@@ -156,6 +158,7 @@ class PassForm(NamedTuple):
     rows: int
     stages: int
     shared: int
+    quads: bool
 
     @property
     def teams(self) -> int:
@@ -171,14 +174,16 @@ class PassForm(NamedTuple):
         while rows * itemsize > ALIGNED and 2 * rows * row > shared:
             rows //= 2
         stages = max(2, min(MOST_STAGES, shared // (rows * row)))
-        return cls(team, -(-d // (32 * team)), rows, stages, stages * rows * row)
+        columns = -(-d // (32 * team))
+        quads = itemsize == 4 and d % 4 == columns % 4 == 0
+        return cls(team, columns, rows, stages, stages * rows * row, quads)
 
 
 @cache
 def _pass_kernel(translation: Any, real: str, form: PassForm, gpu: int, *constants: tuple[str, int]) -> Any:
     """Return the kernel of a dense pass; the whole source, whose hash takes longer than the start of a kernel, is made once."""
     macros = {"TEAM": form.team, "COLUMNS": form.columns, "ROWS": form.rows, "STAGES": form.stages}
-    macros |= {"PER": PASS_BLOCKS, "GPU": gpu}
+    macros |= {"PER": PASS_BLOCKS, "QUADS": int(form.quads), "GPU": gpu}
     source = translation.source + cuda_source.DENSE_PASS
     # The most that any number of features needs: CuPy has one kernel, with one limit, for all that have this source.
     return kernel_of("dense_pass", source, _most_shared(gpu), REAL=real, **macros, **dict(constants))

@@ -166,6 +166,29 @@ __device__ inline void fetch(REAL* tile, const REAL* X, long long first, long lo
 #endif
 }
 
+// The columns of a thread: COLUMNS single ones, or quadruples of adjacent ones that are read together (QUADS).
+__device__ inline int column_of(int first, int m, int width)
+{
+    return QUADS ? 4 * (first + m / 4 * width) + m % 4 : first + m * width;
+}
+
+// The entries of a thread in a row in shared memory; zeros for columns that it does not have.
+__device__ inline void entries_of(REAL* x, const REAL* row, int first, int width, int d)
+{
+    if (QUADS) {
+        #pragma unroll
+        for (int m = 0; m < COLUMNS; m += 4) {
+            float4 read = {};
+            if (column_of(first, m, width) < d) read = *(const float4*)(row + column_of(first, m, width));
+            x[m] = read.x; x[m + 1] = read.y; x[m + 2] = read.z; x[m + 3] = read.w;
+        }
+    } else {
+        #pragma unroll
+        for (int m = 0; m < COLUMNS; ++m)
+            x[m] = m < COLUMNS - 1 || first + m * width < d ? row[first + m * width] : (REAL)0;
+    }
+}
+
 // Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows. TEAM of its warps share
 // ROWS rows at a time, each thread COLUMNS entries of a row, while the next rows arrive in shared memory (STAGES tiles in turn):
 // 1. the products with w are added over the threads, so that 32/ROWS threads of a warp have the margin of one row; 2. these
@@ -177,16 +200,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
 {
     extern __shared__ __align__(16) unsigned char tiles[];
     const int WARPS = THREADS / 32, TEAMS = WARPS / TEAM, WIDTH = 32 * TEAM, SAME = 32 / ROWS, TURNS = SAME * TEAM;
-    __shared__ double room[THREADS], parts[2][WARPS][ROWS];
+    __shared__ __align__(16) double room[THREADS];
+    __shared__ double parts[2][WARPS][ROWS];
     long long low = blockIdx.x * step, high = min(low + step, n);
     int t = threadIdx.x, lane = t % 32, warp = t / 32, team = warp / TEAM, member = warp % TEAM, turn = 0, stage = 0;
     int column = member * 32 + lane, mine = lane / SAME;
-    bool last = column + (COLUMNS - 1) * WIDTH < d;  // whether this thread has a last column; it has all others
+    const bool BY_ROOM = FACTORS * ROWS <= 32;  // whether a warp has room for the factors of a tile
     REAL* ring = (REAL*)tiles + (long long)team * STAGES * ROWS * d;
     int done = 0, waiting = -1;  // tiles since the last losses, and the row whose loss this thread evaluates next
     double held = 0.0, weights[COLUMNS], total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
     #pragma unroll
-    for (int m = 0; m < COLUMNS; ++m) weights[m] = m < COLUMNS - 1 || last ? w[column + m * WIDTH] : 0.0;
+    for (int m = 0; m < COLUMNS; ++m) {
+        int j = column_of(column, m, WIDTH);
+        weights[m] = j < d ? w[j] : 0.0;
+    }
     for (int s = 0; s < STAGES - 1; ++s)
         fetch(ring + s * ROWS * d, X, low + (s * TEAMS + team) * ROWS, high, d, column, WIDTH);
     for (long long base = low; base < high; base += TEAMS * ROWS) {
@@ -198,15 +225,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
         if (TEAM > 1) __syncthreads(); else __syncwarp();
         int next = stage ? stage - 1 : STAGES - 1;
         fetch(ring + next * ROWS * d, X, first + (STAGES - 1) * TEAMS * ROWS, high, d, column, WIDTH);
-        const REAL* tile = ring + stage * ROWS * d + column;
+        const REAL* tile = ring + stage * ROWS * d;
         stage = stage + 1 < STAGES ? stage + 1 : 0;
         double z[ROWS];
         #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
+            REAL x[COLUMNS];
+            entries_of(x, tile + i * d, column, WIDTH, d);
             z[i] = 0.0;
             #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m)
-                if (m < COLUMNS - 1 || last) z[i] += weights[m] * (double)tile[i * d + m * WIDTH];
+            for (int m = 0; m < COLUMNS; ++m) z[i] += weights[m] * (double)x[m];
         }
         // Of two threads that exchange sums, each goes on with half of the rows.
         #pragma unroll
@@ -247,22 +275,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
             if (waiting >= 0) total += loss_of_row(low + waiting, held, y, c, o, p);
             done = 0; waiting = -1;
         }
+        if (BY_ROOM) {
+            #pragma unroll
+            for (int k = 0; k < FACTORS; ++k) if (lane % SAME == 0) room[warp * 32 + k * ROWS + mine] = r[k];
+            __syncwarp();
+        }
         #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
+            REAL x[COLUMNS];
             double factors[FACTORS];
             #pragma unroll
-            for (int k = 0; k < FACTORS; ++k) factors[k] = __shfl_sync(0xffffffffu, r[k], i * SAME);
+            for (int k = 0; k < FACTORS; ++k)
+                factors[k] = BY_ROOM ? room[warp * 32 + k * ROWS + i] : __shfl_sync(0xffffffffu, r[k], i * SAME);
+            entries_of(x, tile + i * d, column, WIDTH, d);
             #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) if (m < COLUMNS - 1 || last) {
-                double x = small(tile[i * d + m * WIDTH]);
+            for (int m = 0; m < COLUMNS; ++m)
                 #pragma unroll
-                for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k] * x;
-            }
+                for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k] * small(x[m]);
         }
     }
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");  // of the zeros beyond the range
 #endif
+    __syncwarp();  // no thread still reads factors in `room`
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
     total = block_sum(total, room);
     if (t == 0) own[0] = total;
@@ -274,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
         for (int m = 0; m < COLUMNS; ++m) {
             room[t] = added[k][m];
             __syncthreads();
-            int j = column + m * WIDTH;
+            int j = column_of(column, m, WIDTH);
             if (team == 0 && j < d) {
                 double x = 0.0;
                 for (int g = 0; g < TEAMS; ++g) x += room[g * WIDTH + column];
