@@ -24,7 +24,7 @@ from benchmarks.gpu_data import dense, labels, others, sparse, timed
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix import cuda
+from dualnewton.matrix import cuda, cuda_gram
 from dualnewton.matrix.cuda import as_cuda
 from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, limit, namespace
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
@@ -59,7 +59,7 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "gram float32", lambda: data.weighted_gram(weights, intercept=True, single=True, keep=True)
     yield (
         "scale float64 alone",
-        lambda: data._scale(weights, None, xp.empty((min(n, (1 << 28) // d), d)), 0, d, root=True),
+        lambda: cuda_gram.scale(data.number, X, weights, None, xp.empty((min(n, (1 << 28) // d), d)), root=True),
     )
     part = X[: min(n, (1 << 28) // d)]
     yield f"TF32 product of {len(part)} rows", lambda: tf32(part)
@@ -72,8 +72,9 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     H = data.weighted_gram(weights, keep=True) if d > 200 else xp.asarray(data.weighted_gram(weights))
     from dualnewton.matrix.cuda_library import CudaAlgebra
 
-    factor = CudaAlgebra().cholesky(H)[0]
-    yield "factor", lambda: CudaAlgebra().cholesky(H)
+    zeros = np.zeros(len(H))
+    factor = CudaAlgebra().cholesky(H, zeros)[0]
+    yield "factor", lambda: CudaAlgebra().cholesky(H, zeros)
     yield "solve", lambda: CudaAlgebra().solve(factor, W[0])
     yield "draw 100000 rows", lambda: data.draw(np.random.default_rng(0), weights, min(100000, n // 10))
     yield "subset of 100000 rows", lambda: data.subset(np.arange(0, n, max(1, n // 100000)))

@@ -39,7 +39,7 @@ WATCHED: dict[Any, tuple[str, ...]] = {
         "evaluate", "weighted_gram", "draw", "subset", "rows", "entries", "nonzeros", "column_norms", "row_scores", "times",
         "transposed_times", "weighted_products", "coupled_gram",
     ),
-    newton.Descent: ("__init__", "_evaluate", "_start"),
+    newton.Descent: ("__init__", "evaluate", "_start"),
     newton: ("compute_curvature",),
     Model: ("receive", "wants_curvature", "use"),
     samples: ("represents", "on_rows", "_is_settled"),

@@ -130,16 +130,16 @@ class FakeModule:
 
 
 class FakeAlgebra:
-    """Cholesky factors of arrays of the device."""
+    """Inverses of transposed Cholesky factors, as those of a GPU."""
 
-    def cholesky(self, H):
+    def cholesky(self, H, diagonal):
         try:
-            return FakeArray(np.linalg.cholesky(H.array)), False
+            return FakeArray(np.linalg.inv(np.linalg.cholesky(H.array + np.diag(diagonal))).T), False
         except np.linalg.LinAlgError:
             return None, True
 
     def solve(self, factor, g):
-        return np.linalg.solve(factor.array.T, np.linalg.solve(factor.array, g))
+        return factor.array @ (factor.array.T @ g)
 
 
 class RowFunctions:
@@ -177,7 +177,7 @@ class RowFunctions:
 
     def dual_terms_of(self):
         a = self.weighted(self.z)
-        return [a.sum(), np.abs(a).sum(), 0.0 if self.o is None else a @ self.o, *self.conjugates_of()[0]], None
+        return [0.0 if self.o is None else a @ self.o, *self.conjugates_of()[0], *self.dual_sizes_of()[0]], None
 
     def dual_sizes_of(self):
         a = self.weighted(self.z)
@@ -204,7 +204,7 @@ def row_function(name, loss):
         return None
 
     def function(z, rows=(), *, slopes=None, factors=None, kept=None, sign=1.0):
-        given = [each if each is None else each.array for each in (z, *(rows or (None,) * 3), kept)]
+        given = [getattr(each, "array", each) for each in (z, *(rows or (None,) * 3), kept)]
         sums, written = getattr(RowFunctions(loss, *given, sign), name)()
         for out in (slopes, factors):
             if out is not None:

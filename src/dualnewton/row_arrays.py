@@ -45,10 +45,10 @@ RowArray = Any
 
 
 class Algebra(Protocol):
-    """Linear algebra on square matrices of a declared kind."""
+    """Linear algebra on square matrices of a declared kind, by factors of its own choice."""
 
-    def cholesky(self, H: Any) -> tuple[Any, bool]:
-        """Return the lower Cholesky factor, and whether H was not positive definite."""
+    def cholesky(self, H: Any, diagonal: np.ndarray) -> tuple[Any, bool]:
+        """Return a factor of H + D(diagonal), an array, and whether that was not positive definite."""
 
     def solve(self, factor: Any, g: np.ndarray) -> np.ndarray:
         """Solve with a factor; g and the result are NumPy arrays."""

@@ -387,6 +387,55 @@ def check_streamed():
     close(model.coef_, dn.LogisticRegression(tol=1e-8).fit(X, y).coef_, 1e-3)
 
 
+def check_factors():
+    """Factors by tiles solve as NumPy does, repeat to the bit, and report matrices that are not positive definite."""
+    import cupy
+
+    from dualnewton.matrix import cuda_factors
+
+    rng = np.random.default_rng(4)
+    for m in (1, 63, 64, 65, 201, 640, 1001, 2048):
+        rows = rng.standard_normal((3 * m, m)) * np.geomspace(1.0, 1e-3, m)
+        H, diagonal, g = rows.T @ rows, rng.uniform(1e-6, 1e-5, m), rng.standard_normal(m)
+        (U, failed), (again, _) = (cuda_factors.inverse_root(cupy.asarray(H), diagonal) for _ in range(2))
+        assert not failed
+        assert np.array_equal(U.get(), again.get()), m
+        expected = np.linalg.solve(H + np.diag(diagonal), g)
+        for _ in range(2):
+            close(cuda_factors.solved(U, g), expected, 1e-9)
+        H[m // 2, m // 2] = -1.0
+        assert cuda_factors.inverse_root(cupy.asarray(H), diagonal)[1], m
+        H[m // 2, m // 2] = np.nan
+        assert cuda_factors.inverse_root(cupy.asarray(H), diagonal)[1], m
+
+
+def check_copies():
+    """Short arrays reach the GPU and come back unchanged when the memory for them is used again and again."""
+    import cupy
+
+    from dualnewton.matrix import cuda_library
+    from dualnewton.matrix.device import DeviceData
+
+    rng, copies = np.random.default_rng(5), []
+    for k in range(60):  # more numbers than the memory has room for
+        given = rng.standard_normal(60_000 - k)
+        copies.append((given, cupy.asarray(given)))
+        total = cuda_library.added(cupy.asarray(given)[None])
+        assert np.array_equal(on_host(total), given)
+        assert np.array_equal(cuda_library.totals(cupy.asarray(np.stack([given, given])), 2, given.size), given + given)
+    for given, there in copies:
+        assert np.array_equal(on_host(there), given)
+        assert np.array_equal(on_host(there.astype(np.float32)), given.astype(np.float32))
+    data = cuda(rng.standard_normal((10_007, 3)))
+    for size in (1, 100, 5000):
+        drawn, specified = (of(data, np.random.default_rng(6), size) for of in (type(data).strata, DeviceData.strata))
+        assert np.array_equal(on_host(drawn), on_host(specified))
+    for kind, d in ((np.float32, 3), (np.float64, 4), (np.float32, 8)):
+        X, rows = rng.standard_normal((500, d)).astype(kind), np.sort(rng.choice(500, 77, replace=False))
+        assert np.array_equal(on_host(cuda(X).subset(rows).matrix), X[rows])
+        assert cuda(X).has_each(16) == MemoryData(X).has_each(16)
+
+
 def check_bad_input():
     """Bad input is refused as on the CPU."""
     import cupy

@@ -109,5 +109,5 @@ def _shifted_slopes(
 ) -> tuple[Any, ...]:
     """Σ c_i φ′(z_i + b) for each of ``SHIFTS`` numbers b."""
     if (function := compiled_function("shifted_slopes_of", loss, z)) is not None:
-        return function(z, (y, c, None), kept=np.asarray(shifts, like=z))
+        return function(z, (y, c, None), kept=np.asarray(shifts, dtype=np.float64))
     return tuple(c @ loss.derivative(z + b, y) for b in shifts)

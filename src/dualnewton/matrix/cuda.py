@@ -18,9 +18,19 @@ from dualnewton import row_arrays
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import cuda_gram, cuda_source, cuda_translation
-from dualnewton.matrix.cuda_library import THREADS, added, limit, namespace, numbers, ranges
+from dualnewton.matrix.cuda_library import (
+    THREADS,
+    added,
+    limit,
+    namespace,
+    numbers,
+    partial_sums,
+    ranges,
+    sent,
+    totals,
+)
 from dualnewton.matrix.cuda_library import kernel as kernel_of
-from dualnewton.matrix.device import DeviceData, Namespace
+from dualnewton.matrix.device import MIXED, DeviceData, Namespace
 from dualnewton.matrix.protocol import Data, Evaluation, RowForm, RowVectors, Target
 from dualnewton.matrix.selections import Selection
 from dualnewton.row_arrays import RowArray
@@ -63,18 +73,11 @@ WIDE = 8
 TOGETHER = 4
 """Rows that a group of threads multiplies at a time with several columns of W; entries of a sparse row with one column."""
 
+NOWHERE = np.intp(0)
+"""The null pointer."""
+
 ENTRY, SQUARE, SIZE, NONZERO = "x", "x * x", "fabs(x)", "(x != 0.0 ? 1.0 : 0.0)"
 """What a kernel multiplies of each entry x, in C: the entry itself, its square, its absolute value, or whether it is not zero."""
-
-HALVES = 512
-"""Features from which cuBLAS takes less time for half of a Gram matrix than for all of it: half the time for 2000."""
-
-EVEN = 8
-"""Multiple to which the rows of a Gram product are filled with zeros: for 1001 columns instead of 1008, cuBLAS takes 1.6 times as
-long."""
-
-GRAM_ENTRIES = 1 << 28
-"""Number of entries of scaled rows that a weighted Gram matrix multiplies at a time (2 GiB in float64)."""
 
 
 def as_cuda(X: Any) -> CudaData:
@@ -146,6 +149,8 @@ class PassForm(NamedTuple):
         Rows of a tile, which a team evaluates together, and tiles of a team in shared memory.
     shared : int
         Bytes of shared memory.
+    quads : bool
+        Whether a thread has quadruples of adjacent columns, which it reads together, instead of single ones.
     """
 
     team: int
@@ -153,6 +158,7 @@ class PassForm(NamedTuple):
     rows: int
     stages: int
     shared: int
+    quads: bool
 
     @property
     def teams(self) -> int:
@@ -168,13 +174,16 @@ class PassForm(NamedTuple):
         while rows * itemsize > ALIGNED and 2 * rows * row > shared:
             rows //= 2
         stages = max(2, min(MOST_STAGES, shared // (rows * row)))
-        return cls(team, -(-d // (32 * team)), rows, stages, stages * rows * row)
+        columns = -(-d // (32 * team))
+        quads = itemsize == 4 and d % 4 == columns % 4 == 0
+        return cls(team, columns, rows, stages, stages * rows * row, quads)
 
 
 @cache
 def _pass_kernel(translation: Any, real: str, form: PassForm, gpu: int, *constants: tuple[str, int]) -> Any:
     """Return the kernel of a dense pass; the whole source, whose hash takes longer than the start of a kernel, is made once."""
-    macros = {"TEAM": form.team, "COLUMNS": form.columns, "ROWS": form.rows, "STAGES": form.stages, "GPU": gpu}
+    macros = {"TEAM": form.team, "COLUMNS": form.columns, "ROWS": form.rows, "STAGES": form.stages}
+    macros |= {"PER": PASS_BLOCKS, "QUADS": int(form.quads), "GPU": gpu}
     source = translation.source + cuda_source.DENSE_PASS
     # The most that any number of features needs: CuPy has one kernel, with one limit, for all that have this source.
     return kernel_of("dense_pass", source, _most_shared(gpu), REAL=real, **macros, **dict(constants))
@@ -211,6 +220,21 @@ class CudaData(DeviceData):
     def processors(self) -> int:
         """Multiprocessors of the GPU."""
         return limit(self.number, "MultiProcessorCount")
+
+    def strata(self, rng: np.random.Generator, size: int) -> Selection:
+        constants = dict(zip(("STEP", "FIRST", "SECOND"), (f"{int(each)}ULL" for each in MIXED), strict=True))
+        found = self.xp.empty(size, np.int64)
+        arguments = found, np.int64(self.n), np.int64(size), np.uint64(rng.integers(1 << 63))
+        kernel_of("strata", cuda_source.STRATA, **constants)((-(-size // THREADS),), (THREADS,), arguments)
+        return found
+
+    def subset(self, rows: Selection) -> DeviceData:
+        if self.is_sparse:
+            return super().subset(rows)
+        indices = self.xp.asarray(rows, dtype=np.int64)
+        found = self.xp.empty((indices.size, self.d), self.matrix.dtype)
+        cuda_gram.scale(self.number, self.matrix, None, indices, found)
+        return self.like(found)
 
     # Products --------------------------------------------------------------------------------------------------------
 
@@ -270,6 +294,12 @@ class CudaData(DeviceData):
             for part, transposed in self.transposed:
                 _sparse_times(transposed, R[part], Z, self.blocks, entry, add=part.start > 0)
             return Z
+        sums = self.xp.empty((self._transposed_ranges[1], K * self.d))
+        self._sum_dense(R, sums, K, entry)
+        return added(sums).reshape(K, self.d).T
+
+    def _sum_dense(self, R: Any, sums: Any, K: int, entry: str) -> None:
+        """Write the sums of each block of dense rows, times K columns of R; R may be the null pointer for a column of ones."""
         tile = 256
         kernel = kernel_of(
             "dense_transposed",
@@ -280,10 +310,8 @@ class CudaData(DeviceData):
             ENTRY=entry,
         )
         step, blocks = self._transposed_ranges
-        sums = self.xp.empty((blocks, K, self.d))
         arguments = (self.matrix, R, sums, np.int64(self.n), np.int32(self.d), np.int64(step))
         kernel((blocks, -(-self.d // THREADS)), (THREADS,), arguments, shared_mem=8 * tile * K)
-        return added(sums.reshape(blocks, -1)).reshape(K, self.d).T
 
     # Sparse products of CuPy's own add in an order that differs between calls, so that equal calls had unequal bits.
 
@@ -302,19 +330,22 @@ class CudaData(DeviceData):
     def nonzeros(self) -> np.ndarray:
         if self.is_sparse:
             return super().nonzeros()
-        return self._host(self._transposed(self.ones(), NONZERO)).astype(np.intp)
+        blocks = self._transposed_ranges[1]
+        sums = partial_sums(blocks * self.d)
+        self._sum_dense(NOWHERE, sums, 1, NONZERO)
+        return totals(sums, blocks, self.d).astype(np.intp)
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
-        forms = list(target.forms)
-        kinds: list[Any] = [type(form.loss) for form in forms]
-        several = any(form.loss.columns > 1 for form in forms)
-        translations = [None if several else cuda_translation.translated(kind) for kind in kinds]
-        fused = not self.is_sparse and len(forms) == 1 and self._fuses
-        if not forms or None in translations or not (fused or self.is_sparse):
+        forms = target.forms
+        kinds: list[Any] = [type(form.loss) if form.loss.columns == 1 else None for form in forms]
+        known = [None if kind is None else cuda_translation.translated(kind) for kind in kinds]
+        if not known or None in known or not (self.is_sparse or (len(known) == 1 and self._fuses)):
             return super().evaluate(W, b, target, vectors)
-        found = [self._evaluate_one(*each) for each in zip(W, b, forms, translations, vectors, strict=True)]
+        if not self.is_sparse:
+            return self._dense_pass(W[0], b[0], forms[0], known[0], vectors[0])
+        found = [self._sparse_pass(*each) for each in zip(W, b, forms, known, vectors, strict=True)]
         values, gradients, slopes, margins, kept = zip(*found, strict=True)
         columns = [each for each in kept if each is not None]
         return Evaluation(
@@ -325,31 +356,32 @@ class CudaData(DeviceData):
             (columns[0] if len(columns) == 1 else self.xp.concatenate(columns)).T if columns else None,
         )
 
-    def _evaluate_one(
+    def _given(
+        self, form: RowForm, translation: Any, rows: RowVectors
+    ) -> tuple[dict[str, int], tuple[Any, ...], RowArray | None]:
+        """Return the constants of a kernel, its arguments for the vectors of the rows, and the vectors kept (a row each)."""
+        base = 1 + form.direction
+        factors, kept = base * (1 + form.thirds), base * form.dual
+        constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
+        places = [NOWHERE if each is None else self._small(each) for each in rows]
+        parameters = numbers(self.number, *cuda_translation.parameters_of(form.loss, translation))
+        held = self.xp.empty((kept, self.n)) if kept else None
+        return constants, (*places, parameters, NOWHERE if held is None else held), held
+
+    def _sparse_pass(
         self, w: np.ndarray, b: float, form: RowForm, translation: Any, rows: RowVectors
     ) -> tuple[float, np.ndarray, np.ndarray, RowArray, RowArray | None]:
         """Return value, gradients, sums of factors, margins and vectors kept (a row each) of one model."""
-        xp, base = self.xp, 1 + form.direction
-        factors, kept = base * (1 + form.thirds), base * form.dual
-        constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
-        vectors = [None if each is None else self._small(each) for each in rows]
-        places = [np.intp(0) if each is None else each for each in vectors]
-        parameters = numbers(self.number, *cuda_translation.parameters_of(form.loss, translation))
-        held = xp.empty((kept, self.n)) if kept else None
-        given = *places, parameters, held if kept else np.intp(0)
-        if self.is_sparse:
-            margins = self._margins(w, float(b))
-            R = xp.empty((self.n, factors))
-            step, blocks = ranges(self.n, 4 * self.blocks, THREADS)
-            sums = xp.empty((blocks, 1 + factors))
-            kernel = kernel_of("of_rows", translation.source + cuda_source.OF_ROWS, **constants)
-            labels, c, o, p, keep = given
-            arguments = margins, labels, c, o, p, keep, R, sums, np.int64(self.n), np.int64(step)
-            kernel((blocks,), (THREADS,), arguments)
-            total = self._host(added(sums))
-            return float(total[0]), self._as_given(self._transposed(R).T, w), total[1:], margins, held
-        total, margins = self._dense_pass(w, b, translation, constants, given)
-        return float(total[0]), total[1 + factors :].reshape(factors, self.d), total[1 : 1 + factors], margins, held
+        constants, (*given, keep), held = self._given(form, translation, rows)
+        margins, factors = self._margins(w, float(b)), constants["FACTORS"]
+        R = self.xp.empty((self.n, factors))
+        step, blocks = ranges(self.n, 4 * self.blocks, THREADS)
+        sums = partial_sums(blocks * (1 + factors))
+        kernel = kernel_of("of_rows", translation.source + cuda_source.OF_ROWS, **constants)
+        arguments = margins, *given, keep, R, sums, np.int64(self.n), np.int64(step)
+        kernel((blocks,), (THREADS,), arguments)
+        total = totals(sums, blocks, 1 + factors)
+        return float(total[0]), self._as_given(self._transposed(R).T, w), total[1:], margins, held
 
     def _margins(self, w: Any, b: float) -> RowArray:
         """A w + b of sparse rows; at w = 0, where runs start, without reading them."""
@@ -358,21 +390,20 @@ class CudaData(DeviceData):
         margins = self._times(self._small(w))
         return margins + b if b else margins
 
-    def _dense_pass(
-        self, w: np.ndarray, b: float, translation: Any, constants: dict[str, int], given: tuple[Any, ...]
-    ) -> tuple[np.ndarray, RowArray]:
-        """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
-        xp, d, factors, form = self.xp, self.d, constants["FACTORS"], self._pass_form
-        kernel = _pass_kernel(translation, _real(self.matrix.dtype), form, self.number, *constants.items())
-        step, blocks = self._pass_ranges
-        sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
-        labels, c, o, p, keep = given
+    def _dense_pass(self, w: np.ndarray, b: float, form: RowForm, translation: Any, rows: RowVectors) -> Evaluation:
+        """Read X once."""
+        constants, (*given, keep), held = self._given(form, translation, rows)
+        d, factors, shape = self.d, constants["FACTORS"], self._pass_form
+        kernel = _pass_kernel(translation, _real(self.matrix.dtype), shape, self.number, *constants.items())
+        (step, blocks), width = self._pass_ranges, 1 + factors + factors * d
+        sums, margins = partial_sums(blocks * width), self.xp.empty((self.n, 1))
         arguments = (
-            self.matrix, self._small(w), np.float64(b), labels, c, o, p, margins, keep, sums,
-            np.int64(self.n), np.int32(d), np.int64(step),
+            self.matrix, sent(w), np.float64(b), *given, margins, keep, sums, np.int64(self.n), np.int32(d), np.int64(step),
         )  # fmt: skip
-        kernel((blocks,), (THREADS,), arguments, shared_mem=form.shared)
-        return self._host(added(sums)), margins
+        kernel((blocks,), (THREADS,), arguments, shared_mem=shape.shared)
+        total = totals(sums, blocks, width)
+        gradients = total[1 + factors :].reshape(factors, d)
+        return Evaluation(total[:1], gradients, total[1 : 1 + factors], margins, None if held is None else held.T)
 
     @cached_property
     def _pass_form(self) -> PassForm:
@@ -408,31 +439,9 @@ class CudaData(DeviceData):
     def _gram(self, weights: RowArray, rows: Selection | None, *, intercept: bool, single: bool) -> Any:
         if self.is_sparse:
             return super()._gram(weights, rows, intercept=intercept, single=single)
-        m = self.d + intercept
-        if cuda_gram.multiplies(self.number, m):
+        if cuda_gram.multiplies(self.number, self.d + intercept):
             return cuda_gram.gram(self.number, self.matrix, weights, rows, intercept=intercept)
-        from cupy import cublas
-
-        xp = self.xp
-        width = -(-m // EVEN) * EVEN
-        kind, size = np.float32 if single else np.float64, self.n if rows is None else int(rows.size)
-        signed = bool((weights < 0.0).any())
-        half = width >= HALVES and not (signed or single)
-        step = max(1, min(size, GRAM_ENTRIES // width))
-        H = xp.zeros((width, width))
-        room = [xp.empty((step, width), kind) for _ in range(1 + signed)]
-        for first in range(0, size, step):
-            count = min(step, size - first)
-            left, *right = (each[:count] for each in room)
-            self._scale(weights, rows, left, first, m, root=not signed)
-            for other in right:
-                self._scale(None, rows, other, first, m, root=False)
-            if half:
-                cublas.syrk("T", left, out=H, beta=1.0, lower=True)
-            else:
-                H += left.T @ (right[0] if right else left)
-        H = H[:m, :m]
-        return xp.ascontiguousarray(H + H.T - xp.diag(H.diagonal()) if half else H)  # the other half is zero
+        return cuda_gram.product(self.number, self.matrix, weights, rows, intercept=intercept, single=single)
 
     def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
         if rows is None:
@@ -440,18 +449,6 @@ class CudaData(DeviceData):
         spread = self.xp.zeros(self.n)
         spread[rows] = weights
         return self._transposed(spread)
-
-    def _scale(
-        self, weights: RowArray | None, rows: Selection | None, out: Any, first: int, m: int, *, root: bool
-    ) -> None:
-        """Write rows from ``first`` on, with ones up to column m and zeros beyond, times their weights or the roots of these."""
-        kernel = kernel_of("scaled_rows", cuda_source.SCALED, REAL=_real(self.matrix.dtype), OUT=_real(out.dtype))
-        nowhere = np.intp(0)
-        arguments = (
-            self.matrix, nowhere if rows is None else rows, nowhere if weights is None else weights, out,
-            np.int64(first), np.int64(len(out)), np.int32(self.d), np.int32(m), np.int32(out.shape[1]), np.int32(root),
-        )  # fmt: skip
-        kernel((8 * self.blocks,), (THREADS,), arguments)
 
 
 def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, entry: str = ENTRY, *, add: bool = False) -> None:

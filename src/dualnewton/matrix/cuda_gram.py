@@ -1,8 +1,9 @@
-"""Weighted Gram matrices of few features on a GPU, by its matrix units for float64.
+"""Weighted Gram matrices of dense rows on a GPU, by its matrix units for float64.
 
 cuBLAS needs rows that are scaled by the roots of their weights and converted to float64, which are written to memory and read
-again: for 100 features that takes longer than the product. Here a block of threads converts a few rows in shared memory, and its
-warps multiply them there. X is read once and nothing else is written than the sums of each block.
+again (:func:`product`): for 100 features that takes longer than the product. For few features (:func:`gram`), a block of threads
+converts a few rows in shared memory, and its warps multiply them there. X is read once and nothing else is written than the sums
+of each block.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.matrix import cuda_source
 from dualnewton.matrix.cuda_library import THREADS, capability, cupy, kernel, limit, ranges
+from dualnewton.matrix.cuda_rows import row_function
 from dualnewton.row_arrays import RowArray
 
 WIDEST = 128
@@ -25,6 +28,19 @@ ROWS = 16
 
 BLOCKS, LEAST = 2, 4
 """Blocks per multiprocessor, and tiles of ``ROWS`` rows of each at least: its sums take as long to write as a few tiles."""
+
+HALVES = 512
+"""Columns from which cuBLAS takes less time for half of a Gram matrix than for all of it: half the time for 2000."""
+
+EVEN = 8
+"""Multiple to which the rows of a product are filled with zeros: for 1001 columns instead of 1008, cuBLAS takes 1.6 times as
+long."""
+
+ENTRIES = 1 << 28
+"""Number of entries of scaled rows that cuBLAS multiplies at a time (2 GiB in float64)."""
+
+SCALING = 32
+"""Blocks per multiprocessor of the kernel that scales rows."""
 
 SOURCE = r"""
 #define WARPS (THREADS / 32)
@@ -163,3 +179,73 @@ def gram(gpu: int, X: Any, weights: RowArray, rows: RowArray | None, *, intercep
     kernel("gram", SOURCE, **macros)((blocks,), (THREADS,), given)
     kernel("gram_sum", SOURCE, **macros)((-(-m * m // THREADS),), (THREADS,), (sums, H, np.int32(blocks), np.int32(m)))
     return H
+
+
+def product(gpu: int, X: Any, weights: RowArray, rows: RowArray | None, *, intercept: bool, single: bool) -> Any:
+    """Return the same by cuBLAS, from products in float32 if ``single``."""
+    # The product is started as if no weight were negative, before the GPU has looked for one.
+    negative: Any = row_function("negative_of", None)
+    negative = negative(weights, waits=False)
+    H = _product(gpu, X, weights, rows, intercept=intercept, single=single)
+    return _product(gpu, X, weights, rows, intercept=intercept, single=single, signed=True) if negative()[0] else H
+
+
+def _product(
+    gpu: int,
+    X: Any,
+    weights: RowArray,
+    rows: RowArray | None,
+    *,
+    intercept: bool,
+    single: bool,
+    signed: bool = False,
+) -> Any:
+    from cupy import cublas
+
+    xp, m, size = cupy(), X.shape[1] + intercept, len(X) if rows is None else int(rows.size)
+    width, kind = -(-m // EVEN) * EVEN, np.float32 if single else np.float64
+    half = width >= HALVES and not (signed or single)
+    step = max(1, min(size, ENTRIES // width))
+    H = xp.zeros((width, width))
+    room = [xp.empty((step, width), kind) for _ in range(1 + signed)]
+    for first in range(0, size, step):
+        left, *right = (each[: size - first] for each in room)
+        scale(gpu, X, weights, rows, left, first, m, root=not signed)
+        for other in right:
+            scale(gpu, X, None, rows, other, first, m)
+        if half:
+            cublas.syrk("T", left, out=H, beta=1.0, lower=True)
+        else:
+            H += left.T @ (right[0] if right else left)
+    if not half:
+        return xp.ascontiguousarray(H[:m, :m])
+    whole = xp.empty((m, m))
+    symmetric = kernel("symmetric", cuda_source.SYMMETRIC)
+    symmetric((-(-m // THREADS), m), (THREADS,), (H, whole, np.int32(width), np.int32(m)))
+    return whole
+
+
+def scale(
+    gpu: int,
+    X: Any,
+    weights: RowArray | None,
+    rows: RowArray | None,
+    out: Any,
+    first: int = 0,
+    m: int = 0,
+    *,
+    root: bool = False,
+) -> None:
+    """Write rows from ``first`` on, with ones up to column m and zeros beyond, times their weights or the roots of these."""
+    real, made = ("float" if each.dtype == np.float32 else "double" for each in (X, out))
+    nowhere = np.intp(0)
+    arguments = (
+        X, nowhere if rows is None else rows, nowhere if weights is None else weights, out, np.int64(first),
+        np.int64(len(out)), np.int32(X.shape[1]), np.int32(m), np.int32(out.shape[1]), np.int32(root),
+    )  # fmt: skip
+    together = 1 if X.shape[1] % 4 or out.shape[1] % 4 else 4  # each row then starts at a multiple of 16 bytes
+    blocks = SCALING * limit(gpu, "MultiProcessorCount")
+    # Divisions of 32 bits are faster; a thread goes beyond the last entry by less than 2³⁰.
+    place = "unsigned" if out.size < 1 << 31 else "unsigned long long"
+    scaled = kernel("scaled_rows", cuda_source.SCALED, REAL=real, OUT=made, TOGETHER=together, PLACE=place)
+    scaled((blocks,), (THREADS,), arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,9 +16,15 @@ from dualnewton.matrix.device import Namespace
 THREADS = 256
 """Threads per block of every kernel."""
 
-LOCKED = 1 << 19, 1 << 26
-"""Bytes of the least and the largest array that is copied to page-locked memory of the host: 8 MB take 0.2 ms there instead of 2.
-CuPy keeps such memory for later copies."""
+TO_GPU, TO_HOST = 1, 2
+"""Directions of a copy (cudaMemcpyKind)."""
+
+LOCKED = 1 << 26
+"""Bytes of the largest array that is copied to page-locked memory of the host: 8 MB take 0.2 ms there instead of 2. CuPy keeps
+such memory for later copies."""
+
+EXCHANGED, ROOM = 1 << 16, 1 << 20
+"""Most numbers of an array that is copied by way of :class:`Exchange`, and numbers of float64 for which that has room."""
 
 
 @cache
@@ -51,13 +59,14 @@ def _additions(n: int) -> int:
 
 
 @cache
-def kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
+def kernel(name: str, source: str, shared: int = 0, *, together: bool = False, **defined: Any) -> Any:
     """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. ``shared`` limits its shared memory in bytes.
 
-    That is a setting on one GPU, so that the number of the GPU must be among the macros.
+    That is a setting on one GPU, so that the number of the GPU must be among the macros. All blocks of a kernel run ``together``
+    if they wait for each other.
     """
     macros = "".join(f"#define {key} {value}\n" for key, value in {"THREADS": THREADS, **defined}.items())
-    made = cupy().RawKernel(macros + source, name, options=("--std=c++14",))
+    made = cupy().RawKernel(macros + source, name, options=("--std=c++14",), enable_cooperative_groups=together)
     if shared:
         made.max_dynamic_shared_size_bytes = shared
     return made
@@ -81,14 +90,113 @@ def capability(gpu: int) -> int:
     return int(cupy().cuda.Device(gpu).compute_capability[:-1])
 
 
+class Exchange(threading.local):
+    """Memory of a thread for short arrays on their way to a GPU and back, and for sums of the blocks of a kernel.
+
+    For 8 kB, CuPy's functions take 26 µs to the GPU and 17 µs from it, on the host of an H200, and several times as long between
+    other work; page-locked memory and its copy on the GPU, both allocated once, take a third of that. A kernel writes sums to
+    the page-locked memory itself. Both are used in order, and again from the start once the GPU has done all work.
+    """
+
+    def __init__(self) -> None:
+        cuda = cupy().cuda
+        self.memory, self.there, self.blocks = (
+            cuda.alloc_pinned_memory(8 * ROOM),
+            cuda.alloc(8 * ROOM),
+            cuda.alloc(8 * ROOM),
+        )
+        self.numbers = np.frombuffer(self.memory, np.float64, ROOM)
+        self.here, self.away = self.memory.ptr, self.there.ptr
+        self.used = 0
+
+    def take(self, count: int) -> tuple[np.ndarray, int]:
+        """Return room for so many numbers, and the distance of its start in bytes."""
+        first, last = self.used, self.used + count
+        if last > ROOM:
+            cupy().cuda.runtime.deviceSynchronize()
+            first, last = 0, count
+        self.used = last
+        return self.numbers[first:last], 8 * first
+
+
+@cache
+def _exchange(gpu: int) -> Exchange:  # noqa: ARG001
+    """Return the memory for copies to and from the GPU with this number, each thread's own."""
+    return Exchange()
+
+
+def exchange() -> Exchange:
+    """Return the memory for copies to and from the current GPU."""
+    return _exchange(cupy().cuda.runtime.getDevice())
+
+
+def sent(array: np.ndarray) -> Any:
+    """Return a copy of a NumPy array on the GPU, as float64 in C order, for a kernel that is started next: mostly its address."""
+    xp = cupy()
+    if array.size > EXCHANGED:
+        return xp.ascontiguousarray(xp.asarray(array, dtype=np.float64))
+    own = exchange()
+    room, place = own.take(array.size)
+    room.reshape(array.shape)[...] = array
+    xp.cuda.runtime.memcpyAsync(
+        own.away + place, own.here + place, room.nbytes, TO_GPU, xp.cuda.get_current_stream().ptr
+    )
+    return np.intp(own.away + place)
+
+
+def partial_sums(count: int) -> Any:
+    """Return memory on the GPU for the sums of the blocks of a kernel, of which :func:`totals` is called next."""
+    if count > ROOM:
+        return cupy().empty(count)
+    return np.intp(exchange().blocks.ptr)
+
+
+def totals(sums: Any, rows: int, width: int) -> np.ndarray:
+    """Return the sums of the columns of a matrix on the GPU, in memory, once the GPU has computed it."""
+    if width > EXCHANGED:
+        found = cupy().empty(width)
+        _add(sums, found, rows, width)
+        return found.get()
+    own = exchange()
+    room, place = own.take(width)
+    _add(sums, np.intp(own.here + place), rows, width)
+    awaited()
+    return room.copy()
+
+
+def promised(sums: Any, rows: int, width: int) -> Callable[[], np.ndarray]:
+    """Return a function that returns the same, for few columns; the GPU may be given other work before it is called."""
+    own, event = exchange(), cupy().cuda.Event(disable_timing=True)
+    room, place = own.take(width)
+    _add(sums, np.intp(own.here + place), rows, width)
+    event.record()
+
+    def found() -> np.ndarray:
+        event.synchronize()
+        return room.copy()
+
+    return found
+
+
 def added(sums: Any) -> Any:
     """Return the sums of the columns of a matrix on the GPU; CuPy's own function takes five times as long to start."""
-    from dualnewton.matrix.cuda_source import ADDED
-
     rows, width = sums.shape
     found = cupy().empty(width)
-    kernel("added", ADDED)((-(-width // 32),), (THREADS,), (sums, found, np.int32(rows), np.int32(width)))
+    _add(sums, found, rows, width)
     return found
+
+
+def awaited() -> None:
+    """Wait until the GPU has done the work of this thread."""
+    cupy().cuda.get_current_stream().synchronize()
+
+
+def _add(sums: Any, found: Any, rows: int, width: int) -> None:
+    from dualnewton.matrix.cuda_source import ADDED
+
+    lanes = min(32, 1 << (width - 1).bit_length())
+    arguments = sums, found, np.int32(rows), np.int32(width), np.int32(lanes)
+    kernel("added", ADDED)((-(-width // lanes),), (THREADS,), arguments)
 
 
 def ranges(n: int, most: int, unit: int = 1) -> tuple[int, int]:
@@ -98,34 +206,50 @@ def ranges(n: int, most: int, unit: int = 1) -> tuple[int, int]:
 
 
 def _to_host(array: Any) -> np.ndarray:
-    """Copy an array to the host's memory, that of a model with many features to page-locked memory."""
-    low, high = LOCKED
-    if not (low <= array.nbytes <= high and array.flags.c_contiguous):
+    """Copy an array to the host's memory, through page-locked memory; that of a model with many features stays there."""
+    xp, size = cupy(), array.nbytes
+    if not (0 < size <= LOCKED and array.flags.c_contiguous):
         return array.get()
-    import cupyx
+    if size > 8 * EXCHANGED:
+        import cupyx
 
-    made = cupyx.empty_like_pinned(array)
-    array.get(out=made)
-    return made
+        made = cupyx.empty_like_pinned(array)
+        array.get(out=made)
+        return made
+    own, stream = exchange(), xp.cuda.get_current_stream()
+    room, place = own.take(-(-size // 8))
+    xp.cuda.runtime.memcpyAsync(own.here + place, array.data.ptr, size, TO_HOST, stream.ptr)
+    stream.synchronize()
+    return room.view(np.uint8)[:size].view(array.dtype).reshape(array.shape).copy()
 
 
 class CudaAlgebra:
-    """Cholesky factors on the GPU."""
+    """Factors on the GPU: L⁻ᵀ for a matrix LLᵀ of up to some thousand rows (``cuda_factors.py``), else L."""
 
-    def cholesky(self, H: Any) -> tuple[Any, bool]:
-        """Return the lower factor, and whether H was not positive definite."""
+    def cholesky(self, H: Any, diagonal: np.ndarray) -> tuple[Any, bool]:
+        """Return a factor of H + D(diagonal), and whether that was not positive definite."""
+        from dualnewton.matrix import cuda_factors
+
+        if len(H) <= cuda_factors.LARGEST:
+            return cuda_factors.inverse_root(H, diagonal)
         import cupyx
 
+        B = H.copy()
+        B.reshape(-1)[:: len(B) + 1] += cupy().asarray(diagonal)
         with cupyx.errstate(linalg="raise"):
             try:
-                return cupy().linalg.cholesky(H), False
+                return cupy().linalg.cholesky(B), False
             except np.linalg.LinAlgError:
                 return None, True
 
     def solve(self, factor: Any, g: np.ndarray) -> np.ndarray:
-        """Solve by two triangular systems."""
+        """Solve by two products with a vector, or by two triangular systems."""
         from cupy.cuda import cublas, device
 
+        from dualnewton.matrix import cuda_factors
+
+        if len(factor) <= cuda_factors.LARGEST:
+            return cuda_factors.solved(factor, g)
         # A matrix in C order is its transpose for cuBLAS, which is called directly: CuPy's function copies the factor first.
         m, one, x = len(factor), np.ones(1), cupy().array(g, dtype=np.float64, order="F")
         for transposed in (cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N):

@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.matrix import cuda_source, cuda_translation
-from dualnewton.matrix.cuda_library import THREADS, added, cupy, kernel, limit, numbers, ranges
+from dualnewton.matrix.cuda_library import (
+    THREADS,
+    cupy,
+    kernel,
+    limit,
+    numbers,
+    partial_sums,
+    promised,
+    ranges,
+    sent,
+    totals,
+)
 from dualnewton.matrix.protocol import RowVectors
 from dualnewton.row_arrays import SHIFTS, RowArray
 
@@ -23,7 +34,9 @@ BLOCKS = 8
 
 
 class Form(NamedTuple):
-    """The C statements for one row, with its ``weight``; the number of its sums; the translation of a loss that they use."""
+    """The C statements for one row, with its ``weight``; the number of its sums, where SHIFTS is that of the numbers ``way``; the
+    translation of a loss that they use.
+    """
 
     terms: str
     sums: int
@@ -50,9 +63,10 @@ FORMS = {
         "if (weight > 0.0) total[0] += weight * conjugate(-z[i], y[i], p);", 1, cuda_translation.translated_conjugate
     ),
     "dual_terms_of": Form(
-        "double a = weight * z[i]; total[0] += a; total[1] += fabs(a); total[2] += o ? a * o[i] : 0.0;"
-        "if (weight > 0.0) total[3] += weight * conjugate(-z[i], y[i], p);",
-        4,
+        "double a = weight * z[i]; total[0] += o ? a * o[i] : 0.0;"
+        "if (weight > 0.0) total[1] += weight * conjugate(-z[i], y[i], p);"
+        "total[2] += a * a; total[3] += a * z[i]; total[4] += a; total[5] += fabs(a);",
+        6,
         cuda_translation.translated_conjugate,
     ),
     "dual_sizes_of": Form(
@@ -62,6 +76,7 @@ FORMS = {
     ),
     "signed_sums_of": Form("total[0] += weight * fmax(z[i], 0.0); total[1] += weight * fmax(-z[i], 0.0);", 2, None),
     "active_of": Form("total[0] += z[i] != 0.0;", 1, None),
+    "negative_of": Form("total[0] += z[i] < 0.0;", 1, None),
     "label_weights_of": Form("for (int k = 0; k < SUMS; ++k) total[k] += z[i] == way[k] ? weight : 0.0;", SHIFTS, None),
 }
 """The functions of rows: z are margins; dual variables in those of the dual; any numbers, and labels, in the last two."""
@@ -73,7 +88,7 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
 
     It takes margins or dual variables z and the vectors of the rows, and returns sums. An array that it writes to is ``slopes``
     or ``factors``, and one that it reads is ``kept``, as in ``matrix.sum_over_rows``; ``sign`` is the number that its
-    description there names.
+    description there names. If it does not wait for the GPU, it returns a function that does, and returns the sums.
     """
     if name == "inner_products_of":
         return inner_products
@@ -97,21 +112,31 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
         factors: RowArray | None = None,
         kept: RowArray | None = None,
         sign: float = 1.0,
-    ) -> tuple[float, ...]:
+        waits: bool = True,
+    ) -> Any:
         xp = cupy()
         n, gpu = len(z), xp.cuda.Device().id
         step, blocks = ranges(n, BLOCKS * limit(gpu, "MultiProcessorCount"), THREADS)
         y, c, o = rows or (None, None, None)
-        given = [None if each is None else xp.ascontiguousarray(each, dtype=np.float64) for each in (z, y, c, o, kept)]
-        margins, y, c, o, way = (np.intp(0) if each is None else each for each in given)
+        margins, y, c, o, way = map(_given, (z, y, c, o, kept))
         out = next((each for each in (slopes, factors) if each is not None), np.intp(0))
-        sums = xp.empty((blocks, form.sums)) if form.sums else None
-        made = kernel("row_sums", source, SUMS=form.sums, ROOM=max(1, form.sums), TERMS=form.terms)
+        count = form.sums if form.sums < SHIFTS or kept is None else kept.size
+        sums = partial_sums(blocks * count) if count else np.intp(0)
+        made = kernel("row_sums", source, SUMS=count, ROOM=max(1, count), TERMS=form.terms)
         arguments = margins, y, c, o, numbers(gpu, *parameters), way, np.float64(sign), out
-        made((blocks,), (THREADS,), (*arguments, np.intp(0) if sums is None else sums, np.int64(n), np.int64(step)))
-        return () if sums is None else tuple(added(sums).get().tolist())
+        made((blocks,), (THREADS,), (*arguments, sums, np.int64(n), np.int64(step)))
+        if not waits:
+            return promised(sums, blocks, count)
+        return tuple(totals(sums, blocks, count).tolist()) if count else ()
 
     return function
+
+
+def _given(values: Any) -> Any:
+    """Return an argument of a kernel: a vector as float64, or the null pointer."""
+    if values is None:
+        return np.intp(0)
+    return sent(values) if type(values) is np.ndarray else cupy().ascontiguousarray(values, dtype=np.float64)
 
 
 def additions(n: int) -> int:
@@ -124,8 +149,8 @@ def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
     """Return the inner products of up to three pairs of vectors of one length."""
     xp, nowhere, n = cupy(), np.intp(0), pairs[0][0].size
     blocks = min(limit(xp.cuda.Device().id, "MultiProcessorCount"), -(-n // THREADS))
-    sums = xp.empty((blocks, len(pairs)))
+    sums = partial_sums(blocks * len(pairs))
     given = [xp.ascontiguousarray(each) for pair in pairs for each in pair]
     made = kernel("inner_products", cuda_source.SUMMED + cuda_source.INNER_PRODUCTS, PAIRS=len(pairs))
     made((blocks,), (THREADS,), (*given, *[nowhere] * (6 - len(given)), sums, np.int64(n)))
-    return tuple(added(sums).get().tolist())
+    return tuple(totals(sums, blocks, len(pairs)).tolist())

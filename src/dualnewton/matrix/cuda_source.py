@@ -2,7 +2,7 @@
 
 ROW = r"""
 // What a target computes of one row (see RowForm): FACTORS numbers r, of which KEPT are kept without the weight.
-__device__ inline double of_row(
+__device__ inline void of_row(
     long long i, double z, const double* y, const double* c, const double* o, const double* p, double* keep, double* r)
 {
     double weight = c ? c[i] : 1.0, label = y[i];
@@ -16,7 +16,12 @@ __device__ inline double of_row(
         r[1] = weight * keep[1];
     }
     if (THIRDS) for (int k = 0; k < BASE; ++k) r[BASE + k] = r[k] / 3.0;
-    return weight * value(z, label, p);
+}
+
+__device__ inline double loss_of_row(
+    long long i, double z, const double* y, const double* c, const double* o, const double* p)
+{
+    return (c ? c[i] : 1.0) * value(o ? z + o[i] : z, y[i], p);
 }
 """
 
@@ -50,7 +55,8 @@ extern "C" __global__ void of_rows(
     double total = 0.0, slopes[FACTORS] = {};
     for (long long i = low + threadIdx.x; i < high; i += THREADS) {
         double r[FACTORS], keep[KEPT + 1];
-        total += of_row(i, Z[i], y, c, o, p, keep, r);
+        of_row(i, Z[i], y, c, o, p, keep, r);
+        total += loss_of_row(i, Z[i], y, c, o, p);
         for (int k = 0; k < KEPT; ++k) kept[k * n + i] = keep[k];
         for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; R[i * FACTORS + k] = r[k]; }
     }
@@ -66,20 +72,20 @@ extern "C" __global__ void of_rows(
 )
 
 ADDED = r"""
-// The sums of the columns of a matrix, added in a fixed order: a warp adds every eighth row of 32 columns.
-extern "C" __global__ void added(const double* sums, double* out, int rows, int width)
+// The sums of the columns of a matrix, added in a fixed order: `lanes` threads add a row of as many columns, every few rows.
+extern "C" __global__ void added(const double* sums, double* out, int rows, int width, int lanes)
 {
     __shared__ double room[THREADS];
-    int t = threadIdx.x, column = blockIdx.x * 32 + t % 32;
+    int t = threadIdx.x, column = blockIdx.x * lanes + t % lanes;
     double total = 0.0;
     if (column < width) {
         #pragma unroll 4
-        for (int i = t / 32; i < rows; i += THREADS / 32) total += sums[(long long)i * width + column];
+        for (int i = t / lanes; i < rows; i += THREADS / lanes) total += sums[(long long)i * width + column];
     }
     room[t] = total;
     __syncthreads();
-    if (t >= 32 || column >= width) return;
-    for (int k = 32 + t; k < THREADS; k += 32) total += room[k];
+    if (t >= lanes || column >= width) return;
+    for (int k = lanes + t; k < THREADS; k += lanes) total += room[k];
     out[column] = total;
 }
 """
@@ -160,25 +166,54 @@ __device__ inline void fetch(REAL* tile, const REAL* X, long long first, long lo
 #endif
 }
 
+// The columns of a thread: COLUMNS single ones, or quadruples of adjacent ones that are read together (QUADS).
+__device__ inline int column_of(int first, int m, int width)
+{
+    return QUADS ? 4 * (first + m / 4 * width) + m % 4 : first + m * width;
+}
+
+// The entries of a thread in a row in shared memory; zeros for columns that it does not have.
+__device__ inline void entries_of(REAL* x, const REAL* row, int first, int width, int d)
+{
+    if (QUADS) {
+        #pragma unroll
+        for (int m = 0; m < COLUMNS; m += 4) {
+            float4 read = {};
+            if (column_of(first, m, width) < d) read = *(const float4*)(row + column_of(first, m, width));
+            x[m] = read.x; x[m + 1] = read.y; x[m + 2] = read.z; x[m + 3] = read.w;
+        }
+    } else {
+        #pragma unroll
+        for (int m = 0; m < COLUMNS; ++m)
+            x[m] = m < COLUMNS - 1 || first + m * width < d ? row[first + m * width] : (REAL)0;
+    }
+}
+
 // Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows. TEAM of its warps share
 // ROWS rows at a time, each thread COLUMNS entries of a row, while the next rows arrive in shared memory (STAGES tiles in turn):
 // 1. the products with w are added over the threads, so that 32/ROWS threads of a warp have the margin of one row; 2. these
-// evaluate its loss; 3. each thread adds to its columns.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
+// evaluate its derivatives; 3. each thread adds to its columns. Losses, which no step waits for, are evaluated once each thread
+// of the team has the margin of another row.
+extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
     const REAL* X, const double* w, double b, const double* y, const double* c, const double* o, const double* p, double* Z,
     double* kept, double* sums, long long n, int d, long long step)
 {
     extern __shared__ __align__(16) unsigned char tiles[];
-    const int WARPS = THREADS / 32, TEAMS = WARPS / TEAM, WIDTH = 32 * TEAM, SAME = 32 / ROWS;
-    __shared__ double room[THREADS], parts[2][WARPS][ROWS];
+    const int WARPS = THREADS / 32, TEAMS = WARPS / TEAM, WIDTH = 32 * TEAM, SAME = 32 / ROWS, TURNS = SAME * TEAM;
+    __shared__ __align__(16) double room[THREADS];
+    __shared__ double parts[2][WARPS][ROWS];
     long long low = blockIdx.x * step, high = min(low + step, n);
     int t = threadIdx.x, lane = t % 32, warp = t / 32, team = warp / TEAM, member = warp % TEAM, turn = 0, stage = 0;
     int column = member * 32 + lane, mine = lane / SAME;
-    bool last = column + (COLUMNS - 1) * WIDTH < d;  // whether this thread has a last column; it has all others
+    const bool BY_ROOM = FACTORS * ROWS <= 32;  // whether a warp has room for the factors of a tile
     REAL* ring = (REAL*)tiles + (long long)team * STAGES * ROWS * d;
-    double weights[COLUMNS], total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
+    int done = 0, waiting = -1;  // tiles since the last losses, and the row whose loss this thread evaluates next
+    double held = 0.0, weights[COLUMNS], total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
     #pragma unroll
-    for (int m = 0; m < COLUMNS; ++m) weights[m] = m < COLUMNS - 1 || last ? w[column + m * WIDTH] : 0.0;
+    for (int m = 0; m < COLUMNS; ++m) {
+        int j = column_of(column, m, WIDTH);
+        weights[m] = j < d ? w[j] : 0.0;
+    }
     for (int s = 0; s < STAGES - 1; ++s)
         fetch(ring + s * ROWS * d, X, low + (s * TEAMS + team) * ROWS, high, d, column, WIDTH);
     for (long long base = low; base < high; base += TEAMS * ROWS) {
@@ -190,15 +225,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
         if (TEAM > 1) __syncthreads(); else __syncwarp();
         int next = stage ? stage - 1 : STAGES - 1;
         fetch(ring + next * ROWS * d, X, first + (STAGES - 1) * TEAMS * ROWS, high, d, column, WIDTH);
-        const REAL* tile = ring + stage * ROWS * d + column;
+        const REAL* tile = ring + stage * ROWS * d;
         stage = stage + 1 < STAGES ? stage + 1 : 0;
         double z[ROWS];
         #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
+            REAL x[COLUMNS];
+            entries_of(x, tile + i * d, column, WIDTH, d);
             z[i] = 0.0;
             #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m)
-                if (m < COLUMNS - 1 || last) z[i] += weights[m] * (double)tile[i * d + m * WIDTH];
+            for (int m = 0; m < COLUMNS; ++m) z[i] += weights[m] * (double)x[m];
         }
         // Of two threads that exchange sums, each goes on with half of the rows.
         #pragma unroll
@@ -227,30 +263,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
         double r[FACTORS] = {}, keep[KEPT + 1];
         long long row = first + mine;
         if (row < high) {
-            double loss = of_row(row, margin, y, c, o, p, keep, r);
+            of_row(row, margin, y, c, o, p, keep, r);
+            if (done == member * SAME + lane % SAME) { waiting = (int)(row - low); held = margin; }
             if (lane % SAME == 0 && member == 0) {
                 Z[row] = margin;
-                total += loss;
                 for (int k = 0; k < KEPT; ++k) kept[k * n + row] = keep[k];
                 for (int k = 0; k < FACTORS; ++k) slopes[k] += r[k];
             }
         }
+        if (++done == TURNS || base + TEAMS * ROWS >= high) {
+            if (waiting >= 0) total += loss_of_row(low + waiting, held, y, c, o, p);
+            done = 0; waiting = -1;
+        }
+        if (BY_ROOM) {
+            #pragma unroll
+            for (int k = 0; k < FACTORS; ++k) if (lane % SAME == 0) room[warp * 32 + k * ROWS + mine] = r[k];
+            __syncwarp();
+        }
         #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
+            REAL x[COLUMNS];
             double factors[FACTORS];
             #pragma unroll
-            for (int k = 0; k < FACTORS; ++k) factors[k] = __shfl_sync(0xffffffffu, r[k], i * SAME);
+            for (int k = 0; k < FACTORS; ++k)
+                factors[k] = BY_ROOM ? room[warp * 32 + k * ROWS + i] : __shfl_sync(0xffffffffu, r[k], i * SAME);
+            entries_of(x, tile + i * d, column, WIDTH, d);
             #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) if (m < COLUMNS - 1 || last) {
-                double x = small(tile[i * d + m * WIDTH]);
+            for (int m = 0; m < COLUMNS; ++m)
                 #pragma unroll
-                for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k] * x;
-            }
+                for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k] * small(x[m]);
         }
     }
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");  // of the zeros beyond the range
 #endif
+    __syncwarp();  // no thread still reads factors in `room`
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
     total = block_sum(total, room);
     if (t == 0) own[0] = total;
@@ -262,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
         for (int m = 0; m < COLUMNS; ++m) {
             room[t] = added[k][m];
             __syncthreads();
-            int j = column + m * WIDTH;
+            int j = column_of(column, m, WIDTH);
             if (team == 0 && j < d) {
                 double x = 0.0;
                 for (int g = 0; g < TEAMS; ++g) x += room[g * WIDTH + column];
@@ -327,7 +374,7 @@ extern "C" __global__ void dense_transposed(const REAL* X, const double* R, doub
     for (long long first = low; first < high; first += TILE) {
         int count = (int)min((long long)TILE, high - first);
         __syncthreads();
-        for (int k = threadIdx.x; k < count * K; k += THREADS) factors[k] = R[first * K + k];
+        for (int k = threadIdx.x; k < count * K; k += THREADS) factors[k] = R ? R[first * K + k] : 1.0;
         __syncthreads();
         if (column < d) {
             #pragma unroll 4
@@ -382,17 +429,55 @@ extern "C" __global__ void csr_times(
 """
 
 SCALED = r"""
-// Rows times the roots of their weights (or the weights themselves), for a matrix product: d entries, ones up to m, then zeros.
+struct __align__(TOGETHER == 4 ? 16 : sizeof(REAL)) Read { REAL each[TOGETHER]; };
+struct __align__(TOGETHER == 4 ? 16 : sizeof(OUT)) Written { OUT each[TOGETHER]; };
+
+// Rows times the roots of their weights (or the weights themselves), for a matrix product: d entries, ones up to m, then zeros. A
+// thread writes TOGETHER entries at a time, of which a row has `parts`.
 extern "C" __global__ void scaled_rows(
     const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int m,
     int width, int root)
 {
-    long long entries = count * width;
-    for (long long k = (long long)blockIdx.x * blockDim.x + threadIdx.x; k < entries; k += (long long)gridDim.x * blockDim.x) {
-        long long s = first + k / width;
-        int j = (int)(k % width);
+    PLACE parts = width / TOGETHER, all = (PLACE)count * parts, threads = (PLACE)gridDim.x * THREADS;
+    #pragma unroll 4
+    for (PLACE place = (PLACE)blockIdx.x * THREADS + threadIdx.x; place < all; place += threads) {
+        PLACE k = place / parts;
+        int j = TOGETHER * (int)(place - k * parts);
+        long long s = first + k;
         double weight = weights ? (root ? sqrt(weights[s]) : weights[s]) : 1.0;
-        out[k] = (OUT)(weight * (j < d ? (double)X[(rows ? rows[s] : s) * d + j] : j < m ? 1.0 : 0.0));
+        Read read = {};
+        Written written;
+        if (j < d) read = *(const Read*)(X + (rows ? rows[s] : s) * d + j);
+        #pragma unroll
+        for (int e = 0; e < TOGETHER; ++e)
+            written.each[e] = (OUT)(weight * (j + e < d ? (double)read.each[e] : j + e < m ? 1.0 : 0.0));
+        *(Written*)(out + (long long)k * width + j) = written;
     }
+}
+"""
+
+STRATA = r"""
+// A random row of each of `size` strata of consecutive rows, by the numbers of SplitMix64 (see DeviceData.strata).
+extern "C" __global__ void strata(long long* out, long long n, long long size, unsigned long long seed)
+{
+    long long k = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (k >= size) return;
+    long long low = k * n / size, high = (k + 1) * n / size;
+    unsigned long long x = (k + 1) * STEP + seed;
+    x = (x ^ (x >> 30)) * FIRST;
+    x = (x ^ (x >> 27)) * SECOND;
+    x = (x ^ (x >> 31)) >> 11;
+    out[k] = low + (long long)((double)x * (1.0 / 9007199254740992.0) * (double)(high - low));
+}
+"""
+
+SYMMETRIC = r"""
+// The whole of a symmetric matrix of m columns, given a half of it in a matrix of more columns whose other half is zero.
+extern "C" __global__ void symmetric(const double* half, double* H, int width, int m)
+{
+    int i = blockIdx.y, j = blockIdx.x * THREADS + threadIdx.x;
+    if (j >= m) return;
+    double own = half[(long long)i * width + j];
+    H[(long long)i * m + j] = i == j ? own : own + half[(long long)j * width + i];
 }
 """

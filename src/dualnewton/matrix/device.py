@@ -29,6 +29,9 @@ CHUNK = 1 << 27
 FEW = 200
 """Largest number of features for which a Gram matrix is factorised on the host, which is faster."""
 
+HEAD = 128
+"""Rows for each nonzero entry of a feature that is looked for, in which dense features are expected to have it."""
+
 HASHED = 1 << 24
 """Bytes that are copied to the host and hashed at a time (16 MiB)."""
 
@@ -163,13 +166,10 @@ class DeviceData(Data):
         return np.asarray(on_host(values[rows if isinstance(rows, slice) else self.xp.asarray(rows)]))
 
     def take(self, values: RowArray, rows: Selection) -> RowArray:
-        return values if rows.size == self.n else values[self.xp.asarray(rows)]
+        return values if rows.size == self.n else self.xp.take(values, self.xp.asarray(rows), axis=0)
 
     def changed(self, values: RowArray, others: RowArray) -> Selection:
         return self.xp.flatnonzero(values != others)
-
-    def every(self) -> Selection:
-        return self.xp.arange(self.n)
 
     def active(self, weights: RowArray) -> Selection:
         found = self.xp.flatnonzero(weights != 0.0)
@@ -386,6 +386,11 @@ class DeviceData(Data):
         by = self._small(scale)
         return self.xp.concatenate([self._squared(rows) @ by for _, rows in self._chunks()])
 
+    def squared_norms(self, rows: slice) -> np.ndarray:
+        if self.is_sparse:
+            return super().squared_norms(rows)
+        return self._host(self.like(self.xp.ascontiguousarray(self.matrix[rows])).row_scores(np.ones(self.d)))
+
     def nonzeros(self) -> np.ndarray:
         if self.is_sparse:
             return self._host(self.xp.bincount(self.matrix.indices, minlength=self.d))
@@ -393,14 +398,22 @@ class DeviceData(Data):
         parts = (self.matrix[low : low + step] != 0.0 for low in range(0, self.n, step))
         return self._host(self._sum(column_sums(part.astype(np.float64)) for part in parts)).astype(np.intp)
 
+    def has_each(self, least: int) -> bool:
+        some = HEAD * least  # dense features mostly have as many in these rows, without a read of all
+        if not self.is_sparse and some < self.n and self.like(self.matrix[:some]).has_each(least):
+            return True
+        return super().has_each(least)
+
     # Parts -----------------------------------------------------------------------------------------------------------
 
     def _gathered(self, indices: Rows) -> Any:
         return _wide(self.matrix[indices if isinstance(indices, slice) else self.xp.asarray(indices)])
 
     def rows(self, indices: Rows) -> Any:
-        rows = self._gathered(indices)
-        return sp.csr_array(rows.get()) if self.is_sparse else self._host(rows)
+        if self.is_sparse:
+            return sp.csr_array(self._gathered(indices).get())
+        some = self.matrix[indices if isinstance(indices, slice) else self.xp.asarray(indices)]
+        return self._host(self.xp.ascontiguousarray(some)).astype(np.float64, copy=False)  # half the bytes of float64
 
     def columns(self, features: np.ndarray) -> Any:
         some = _wide(self.matrix[:, self.xp.asarray(features)])

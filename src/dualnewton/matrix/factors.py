@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.workers import workers
-from dualnewton.row_arrays import ALGEBRA
+from dualnewton.row_arrays import ALGEBRA, Algebra, on_host
 from dualnewton.validation import frozen
 
 TILE = 128
@@ -28,24 +28,18 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
-    """Return the lower Cholesky factor of H + D(diagonal); H is overwritten.
+    """Return the lower Cholesky factor of H + D(diagonal), or what a device has instead (``Algebra``); H is overwritten.
 
     If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal. A matrix
     with entries that are not numbers, after an overflow, becomes the identity: no multiple would do.
     """
-    elsewhere = ALGEBRA.get(type(H))
-    if elsewhere is None:
-        on_diagonal = np.einsum("ii->i", H)  # a view
-    else:
-        on_diagonal, diagonal = H.reshape(-1)[:: len(H) + 1], np.asarray(diagonal, like=H)
+    if (elsewhere := ALGEBRA.get(type(H))) is not None:
+        return _factorised_there(elsewhere, H, diagonal)
+    on_diagonal = np.einsum("ii->i", H)  # a view
     on_diagonal += diagonal
-    factor: Any
-    failed: int
     lift, kept = 0.0, on_diagonal.copy()
     while True:
-        if elsewhere is not None:
-            factor, failed = elsewhere.cholesky(H)
-        elif len(H) <= LARGE:
+        if len(H) <= LARGE:
             # LAPACK is called directly: SciPy's wrappers take longer than a small factor.
             from scipy.linalg.lapack import dpotrf
 
@@ -54,14 +48,31 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
             factor, failed = by_tiles(H, check)
         if not failed:
             return factor
-        if elsewhere is None:  # the upper triangle of H has been written to
-            upper = np.triu_indices(len(H), 1)
-            H[upper] = H.T[upper]
-        lift = 100.0 * lift or EPS * float(np.abs(kept).max()) or 1.0
+        upper = np.triu_indices(len(H), 1)  # it has been written to
+        H[upper] = H.T[upper]
+        lift = _next_lift(lift, kept)
         kept += lift
         on_diagonal[...] = kept
         if not lift < np.inf:
             H[...], on_diagonal[...] = 0.0, 1.0
+
+
+def _next_lift(lift: float, diagonal: np.ndarray) -> float:
+    """Return the number that is added to the diagonal of an indefinite matrix, given the one before."""
+    return 100.0 * lift or EPS * float(np.abs(diagonal).max()) or 1.0
+
+
+def _factorised_there(algebra: Algebra, H: Any, diagonal: np.ndarray) -> Any:
+    """Do the same as :func:`factorised` on a device, where H is not overwritten."""
+    lift, kept = 0.0, diagonal
+    while True:
+        factor, failed = algebra.cholesky(H, kept)
+        if not failed:
+            return factor
+        lift = _next_lift(lift, on_host(H.diagonal()) + kept)
+        kept = kept + lift
+        if not lift < np.inf:
+            H, kept = np.zeros_like(H), np.ones_like(diagonal)
 
 
 def solved(factor: Any, g: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import linear
 from dualnewton.matrix.grams import coupled
 from dualnewton.matrix.selections import Selection, Selections
 
@@ -344,9 +345,17 @@ class Data(Selections, ABC):
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij² for each row i."""
 
+    def squared_norms(self, rows: slice) -> np.ndarray:
+        """Σ_j a_ij² for a few rows i."""
+        return linear.squared_norms(self.rows(rows))
+
     @abstractmethod
     def nonzeros(self) -> np.ndarray:
         """Return the number of nonzero entries of each feature."""
+
+    def has_each(self, least: int) -> bool:
+        """Whether each feature has at least so many nonzero entries."""
+        return bool((self.nonzeros() >= least).all())
 
     # Parts, gathered in memory -----------------------------------------------------------------------------------
 

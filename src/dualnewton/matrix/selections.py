@@ -72,10 +72,6 @@ class Selections:
         found[rows] = values[rows] * factor
         return found
 
-    def every(self) -> Selection:
-        """Return all rows."""
-        return np.arange(self.n)
-
     def active(self, weights: RowArray) -> Selection:
         """Return the rows with a nonzero weight; row 0 if there are none, since no selection may be empty."""
         if (count := count_active(weights)) == weights.size:

@@ -75,8 +75,7 @@ def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np
     """Return the sum of the weights of each of these labels."""
     function = compiled_function("label_weights_of", None, y) if len(kinds) <= SHIFTS else None
     if function is not None:
-        padded = np.append(kinds, np.full(SHIFTS - len(kinds), np.nan))  # equal to no label
-        return np.array(function(y, (None, c, None), kept=np.asarray(padded, like=y))[: len(kinds)])
+        return np.array(function(y, (None, c, None), kept=kinds))
     own = [y == kind for kind in kinds]
     return np.array([float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own], dtype=np.float64)
 
@@ -157,11 +156,10 @@ def _dual_terms(
     alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool, masses: bool, sizes: bool
 ) -> tuple[Any, ...]:
     if (function := compiled_function("dual_terms_of", loss, alpha)) is not None:
-        *_, linear, conjugates = function(alpha, RowVectors(y, c, o))
-        conjugates = _proved(conjugates)
-    else:
-        linear = 0.0 if o is None else float(np.vdot(RowVectors(y, c, o).weighted(alpha), o))
-        (conjugates,) = _conjugates(alpha, y, c, o, loss, many)
+        linear, conjugates, *found = function(alpha, RowVectors(y, c, o))
+        return linear, _proved(conjugates), *(found[: 4 if masses else 2] if sizes else ())
+    linear = 0.0 if o is None else float(np.vdot(RowVectors(y, c, o).weighted(alpha), o))
+    (conjugates,) = _conjugates(alpha, y, c, o, loss, many)
     return linear, conjugates, *(_dual_sizes(alpha, y, c, o, loss, masses) if sizes else ())
 
 

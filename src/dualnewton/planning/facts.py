@@ -46,7 +46,7 @@ class Facts:
         costs = Costs.of(problem.data.profile, tuning)
         some = every(costs.n, tuning.norm_sample)
         data, gamma = problem.data, problem.loss.gamma
-        sizes = linear.squared_norms(data.rows(some))
+        sizes = data.squared_norms(some)
         if problem.sample_weight is not None:
             sizes = data.entries(problem.c, some) * sizes
         if gamma is None:

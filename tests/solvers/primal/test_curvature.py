@@ -28,6 +28,7 @@ def test_cholesky_and_woodbury_and_conjugate_gradients_are_the_same_matrix():
     free = ConjugateGradients(lambda v: HESSIAN @ v, Cholesky(np.zeros((12, 12)), RIDGE), 1e-13, 100)
     for curvature in (cholesky, Woodbury(ROWS, WEIGHTS, RIDGE), Woodbury(sp.csr_array(ROWS), WEIGHTS, RIDGE), free):
         np.testing.assert_allclose(curvature.solve(G), expected, rtol=1e-9)
+    np.testing.assert_allclose(cholesky.times(3.0).times(0.5).solve(G), expected / 1.5, rtol=1e-9)
     both = Together((cholesky, Woodbury(ROWS, WEIGHTS, RIDGE)))
     np.testing.assert_allclose(both.solve(np.tile(G, 2)), np.tile(expected, 2), rtol=1e-9)
 

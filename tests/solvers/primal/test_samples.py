@@ -98,6 +98,22 @@ def test_the_last_step_is_mostly_certified_without_being_evaluated(passes):
     assert counts[1] <= counts[0] - 3
 
 
+def test_the_last_step_on_a_sample_is_not_evaluated(passes, monkeypatch):
+    """A step is taken after each evaluation of a sample, as long as Newton's method gets faster from step to step."""
+    grams, weighted_gram = [], MemoryData.weighted_gram
+
+    def counted(self, *args, **more):
+        grams.append(self.n)
+        return weighted_gram(self, *args, **more)
+
+    monkeypatch.setattr(MemoryData, "weighted_gram", counted)
+    tuning = replace(SAMPLED, sample_rows=64)
+    assert dn.solve(problem("logistic"), method="ihs", tol=1e-6, tuning=tuning, random_state=0).converged
+    sampled = [n for n in passes if n < N]
+    assert len(sampled) >= 2
+    assert sampled == [n for n in grams if n < N]
+
+
 @pytest.mark.parametrize(
     ("decrements", "settled", "ends"),
     [

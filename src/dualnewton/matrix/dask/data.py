@@ -191,9 +191,6 @@ class DaskData(Data):
     def only_at(self, values: RowArray, rows: np.ndarray, factor: float) -> RowArray:
         return values * RowBlocks(self.layout, Scattered(rows, np.full(rows.size, factor)))
 
-    def every(self) -> Any:
-        return self.active(self.ones())
-
     def active(self, weights: RowArray) -> Any:
         found = self._selected(weights != 0.0)
         return found if found.size else np.zeros(1, dtype=np.intp)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -46,7 +45,7 @@ class Plain:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Cholesky(Plain):
-    """B = H + D(diagonal), factorised: for up to a few thousand features.
+    """B = H + D(diagonal) times ``scale``, factorised: for up to a few thousand features.
 
     Parameters
     ----------
@@ -61,6 +60,7 @@ class Cholesky(Plain):
     factor: np.ndarray
     scaled_well: bool
     exact: bool
+    scale: float = 1.0
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class Cholesky(Plain):
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         if type(g) is np.ndarray:  # called in each step of small fits, whose time is dominated by Python calls
-            return solved(self.factor, g)
-        return np.asarray(solved(self.factor, on_host(g)), like=g)
+            return solved(self.factor, g) if self.scale == 1.0 else solved(self.factor, g) / self.scale
+        return np.asarray(solved(self.factor, on_host(g)) / self.scale, like=g)
 
     def times(self, number: float) -> Cholesky:
         """Return a multiple of B, as an estimate for all rows if B is computed from a sample."""
         made = object.__new__(Cholesky)
-        vars(made).update(factor=math.sqrt(number) * self.factor, scaled_well=True, exact=False)
+        vars(made).update(factor=self.factor, scaled_well=True, exact=False, scale=number * self.scale)
         return made
 
 

@@ -107,7 +107,8 @@ class Descent(SharedPasses):
         self.hessians.append((ridge, made))
         return made
 
-    def _evaluate(self) -> None:
+    def evaluate(self) -> None:
+        """Evaluate the trial points in one pass."""
         parts = [model.objective.parts(model.trial.x) for model in self.models]
         W, b = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
         W = np.ascontiguousarray(W, like=W)
@@ -118,7 +119,8 @@ class Descent(SharedPasses):
         def receive(k: int) -> None:
             model, own = self.models[k], slice(ends[k] - self.models[k].objective.columns, ends[k])
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])
-            model.receive(float(found.values[k]), gradient, some_columns(found.margins, own))
+            margins = found.margins if len(self.models) == 1 else some_columns(found.margins, own)
+            model.receive(float(found.values[k]), gradient, margins)
 
         self._each(range(len(self.models)), receive)
 
@@ -130,37 +132,45 @@ class Descent(SharedPasses):
         return workers().each(items, work)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        # The models do not move if the deadline passes between two of their matrices.
-        made, passes = self._passes_made(), 0.0
+        made = self._passes_made()
+        in_time, passes = self.advance(rng, deadline)
+        if in_time and all(model.should_end for model in self.models):
+            for model in self.models:
+                model.skip()
+        elif in_time:
+            self.evaluate()
+            passes += 1.0
+        return passes + (self._passes_made() - made) / len(self.models)
+
+    def advance(self, rng: np.random.Generator, deadline: float = math.inf) -> tuple[bool, float]:
+        """Set the next trial points; return False if the deadline passes before, and the passes so far.
+
+        The models do not move if it passes between two of their matrices.
+        """
+        passes = 0.0
         if all(model.is_new for model in self.models):
             passes += self._start(rng)
         elif all(model.place.value == math.inf for model in self.models):
-            self._evaluate()  # the unevaluated step failed certification: evaluate it
+            self.evaluate()  # the unevaluated step failed certification: evaluate it
             passes += 1.0
         wanted = self._each(self.models, Model.wants_curvature)
         wanting = [model for model, wants in zip(self.models, wanted, strict=True) if wants]
         try:
             extra = compute_curvature(wanting, rng, Deadline(deadline).check) if wanting else 0.0
         except OutOfTime:
-            return passes + (self._passes_made() - made) / len(self.models)
+            return False, passes
         self._each(self.models, Model.step)
-        if all(model.should_end for model in self.models):
-            for model in self.models:
-                model.skip()
-        else:
-            self._evaluate()
-            passes += 1.0
-        return passes + (extra + self._passes_made() - made) / len(self.models)
+        return True, passes + extra / len(self.models)
 
     def _start(self, rng: np.random.Generator) -> float:
         """Evaluate the starting points, at the solution on samples if there are any; return the passes of these."""
         if not self.samples:
-            self._evaluate()
+            self.evaluate()
             return 0.0
         found, passes = solve_samples(self, rng)
         for model, one in zip(self.models, found, strict=True):
             model.begin(one)
-        self._evaluate()
+        self.evaluate()
         return passes
 
     def _passes_made(self) -> float:

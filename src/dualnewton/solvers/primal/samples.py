@@ -23,7 +23,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import label_weights
 from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal.curvature import Curvature
-from dualnewton.solvers.primal.model import Found
+from dualnewton.solvers.primal.model import Found, Model
 from dualnewton.solvers.primal.sketching import RARE
 
 if TYPE_CHECKING:
@@ -68,23 +68,40 @@ def _of_all(curvature: Any, factor: float) -> Curvature:
 
 
 def _settle(method: Descent, rng: np.random.Generator) -> int:
-    """Take steps until each model is closer to the minimiser of its sample than this minimiser is to that of all rows."""
+    """Take steps until each model is closer to the minimiser of its sample than this minimiser is to that of all rows.
+
+    The last step is not evaluated if it is expected to get there: Newton's method divides the possible decrease by a larger
+    factor at each step than at the one before.
+    """
+    models, decreases = method.models, [math.nan for _ in method.models]
     for steps in range(1, MOST_STEPS + 1):
-        method.step(rng, math.inf, math.inf)
-        if all(model.stuck or _is_settled(model, method.data.n) for model in method.models):
+        method.advance(rng)
+        before, decreases = decreases, [-0.5 * model.direction.slope for model in models]
+        next_ones = [now * now / last if last > 0.0 else math.inf for now, last in zip(decreases, before, strict=True)]
+        if all(_is_small(*each) and not each[0].trial.failures for each in zip(models, next_ones, strict=True)):
+            for model in models:
+                model.skip()
+            return steps
+        method.evaluate()
+        if all(model.stuck or _is_settled(model) for model in models):
             return steps
     return MOST_STEPS
 
 
-def _is_settled(model: Any, n: int) -> bool:
+def _is_small(model: Model, decrease: float) -> bool:
+    """Whether a possible decrease of n P is small, compared with the distance between the optima."""
     place = model.place
-    decrease = 0.5 * float(place.gradient @ model.curvature.solve(place.gradient))
-    return decrease <= SETTLED * place.x.size * abs(place.value) / n
+    return decrease <= SETTLED * place.x.size * abs(place.value) / len(place.margins)
+
+
+def _is_settled(model: Model) -> bool:
+    gradient, curvature = model.place.gradient, model.curvature
+    return curvature is not None and _is_small(model, 0.5 * float(gradient @ curvature.solve(gradient)))
 
 
 def represents(data: Data, problems: Sequence[Problem]) -> bool:
     """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a noticeable weight."""
-    if (data.nonzeros() < RARE).any():
+    if not data.has_each(RARE):
         return False
     for problem in problems:
         least = max(2, problem.columns)

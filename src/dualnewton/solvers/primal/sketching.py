@@ -261,7 +261,9 @@ class Sketches(Products):
             squares = self._diagonal(weights, rng)
             return [Diagonal(self._positive(factor * squares)) for factor in factors]
         data, diagonal = self.data, np.zeros_like(self.ridge)
-        count = count_active(weights)
+        # Data that are read in order are read completely: rows without a weight cost less than counting the others.
+        whole = self.kept is None and size >= data.n >= self.ridge.size and not data.capabilities.random_rows
+        count = data.n if whole else count_active(weights)
         active = max(1, count)
         if self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
@@ -272,23 +274,25 @@ class Sketches(Products):
         if size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
         every = count == data.n <= size
-        indices, scaled = (data.every(), weights) if every else data.draw(rng, weights, size, self.scores)
-        exact, self.rows_read = indices.size == count, indices.size
+        indices: Any
+        indices, scaled = (None, weights) if every else data.draw(rng, weights, size, self.scores)
+        rows = self.rows_read = data.n if indices is None else indices.size
+        exact = rows == count
         # If rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
-        scaled_well = exact or indices.size >= ENOUGH * data.d
+        scaled_well = exact or rows >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
         if (
             exact
             and len(factors) == 1
             and enough.left > 0.0
-            and self.decisions.considers_single(indices.size)
+            and self.decisions.considers_single(rows)
             and (found := self._in_single(weights, indices, scaled, enough)) is not None
         ):
             return [found]
-        single = self._single(weights, indices.size, EXACT if exact else ROUGH)
+        single = self._single(weights, rows, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
         return self._factorised(H, diagonal, factors, scaled_well=scaled_well, exact=exact)
 
@@ -302,12 +306,10 @@ class Sketches(Products):
             found[factor] = Cholesky(own, self.ridge + factor * diagonal, scaled_well=scaled_well, exact=exact)
         return [found[factor] for factor in factors]
 
-    def _in_single(
-        self, weights: np.ndarray, indices: np.ndarray, scaled: np.ndarray, enough: Enough
-    ) -> Curvature | None:
+    def _in_single(self, weights: np.ndarray, indices: Any, scaled: np.ndarray, enough: Enough) -> Curvature | None:
         """Return the sum over all rows, in single precision, if solves with it leave little enough, or are corrected cheaply.
 
-        ``scaled`` are the weights of the rows ``indices``, those with a weight.
+        ``scaled`` are the weights of the rows ``indices`` (None: of all), those with a weight.
         """
         data, d = self.data, self.data.d
         diagonal, ridge = estimated_diagonal(data, weights), self.ridge[:d]
@@ -329,7 +331,7 @@ class Sketches(Products):
             return None
         # Each product multiplies the error, the root of the gap, by about this noise.
         products = math.ceil(0.5 * math.log(left / allowed) / -math.log(noise))
-        if not self.decisions.refines(indices.size, products * len(enough.gradients)):
+        if not self.decisions.refines(self.rows_read, products * len(enough.gradients)):
             return None
         return self.solver(weights, B, 0.0, enough._replace(left=allowed), most=2 * products + 2)
 
