@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class ParquetSegment(Segment):
     def identity(self) -> Hashable:
         return self.file.identity(), self.names, tuple(self.cuts)
 
-    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[np.ndarray]:
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Generator[np.ndarray]:
         path = self.source.path
         with self.file.opened() as raw, parquet.opened(path, raw, self.buffer_size) as file, parquet.faults(path):
             # Consecutive pieces are decoded together, since they may share a row group.

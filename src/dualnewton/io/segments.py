@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -86,7 +86,7 @@ class DenseSegment(ArraySegment):
         pieces = (array.range(low, high)[:, j] for low, high in itertools.pairwise(self.cuts))
         return np.concatenate([piece.copy() for piece in pieces])
 
-    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[np.ndarray]:
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Generator[np.ndarray]:
         (array,) = self.arrays
         # Not announced as read in order: pages that are mapped then come more slowly (benchmarks/disk.py: by an eighth).
         with array.file.opened() as file:
@@ -100,7 +100,7 @@ class DenseSegment(ArraySegment):
 
     def read_rows(
         self, places: Sequence[int], indices: Sequence[np.ndarray], slots: Iterator[Slot]
-    ) -> Iterator[np.ndarray]:
+    ) -> Generator[np.ndarray]:
         (array,) = self.arrays
         for place, own in zip(places, indices, strict=True):
             if not self._are_few(own.size, place):
@@ -174,7 +174,7 @@ class SparseSegment(ArraySegment):
         self.profiles = [*self.profiles, Profile(m, self.d, entries, pairs, True, self.dtype.itemsize)]
         self.cuts.append(row)
 
-    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Any]:
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Generator[Any]:
         data, indices, starts = self.arrays
         files = (array.file.read_in_order() for array in self.arrays)
         with next(files) as file, next(files) as of_indices, next(files) as of_starts:

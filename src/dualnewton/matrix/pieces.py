@@ -113,10 +113,11 @@ class Pieces:
                     yield from zip(segment.read(places, slots), (each.indices for each in own), strict=True)
                     continue
                 few = [] if whole else [each.indices for each in own if each.indices is not None]
-                matrices = segment.read(places, slots) if whole else segment.read_rows(places, few, slots)
-                for each, matrix in zip(own, matrices, strict=True):
-                    self.bytes_read += _size(matrix)
-                    yield self._without_faults(each.number, matrix) if whole else matrix, None
+                # Closed here, so that an invalid row leaves no file open until the generator is collected.
+                with closing(segment.read(places, slots) if whole else segment.read_rows(places, few, slots)) as found:
+                    for each, matrix in zip(own, found, strict=True):
+                        self.bytes_read += _size(matrix)
+                        yield self._without_faults(each.number, matrix) if whole else matrix, None
 
     def _without_faults(self, number: int, matrix: Matrix) -> Matrix:
         """Check a piece when it is read for the first time; later, only sum its repeated entries."""

@@ -7,7 +7,7 @@ after the other, since mapping fresh memory takes longer than reading into it. C
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,12 @@ class Segment(ABC):
     private: str = ""  # reason why other processes cannot read its pieces; empty if they can
 
     @abstractmethod
-    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Generator[Matrix]:
         """Yield the pieces with these numbers, in increasing order: arrays in C order or CSR arrays, in the next slots."""
 
     def read_rows(
         self, places: Sequence[int], indices: Sequence[np.ndarray], slots: Iterator[Slot]
-    ) -> Iterator[Matrix]:
+    ) -> Generator[Matrix]:
         """Yield some rows of each of these pieces, given by increasing indices within it; by default whole pieces are read."""
         for piece, own in zip(self.read(places, slots), indices, strict=True):
             yield piece[own] if sp.issparse(piece) else piece.take(own, axis=0)
@@ -77,7 +77,7 @@ class Held(Segment):
     def __init__(self, matrix: Matrix, number: int) -> None:
         self.matrix, self.number, self.profiles = matrix, number, [profile_of(matrix)]
 
-    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:  # noqa: ARG002
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Generator[Matrix]:  # noqa: ARG002
         yield from (self.matrix for _ in places)
 
     def name(self, place: int) -> str:  # noqa: ARG002

@@ -19,7 +19,7 @@ def intercept_weight(problem: Problem) -> float:
 
     Between orthogonal rows of equal length, a visit of one example leaves ρ/(a + ρ) of its error, since b changes its margin too,
     and a move of the centre of the proximal term leaves 1/(1 + nρ/a) of the error of b: ρ = a/√n balances the two. Rows with a
-    large mean µ leave 1/(1 + ρ/‖µ‖²) instead, for which ρ should be larger.
+    large mean µ leave 1/(1 + ρ/‖µ‖²) instead, for which ρ should be larger. The exponent −1/3 lies between −1/2 and 0.
     """
     return float(problem.norms.mean() * problem.n ** (-1 / 3)) or 1.0
 
