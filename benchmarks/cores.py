@@ -240,7 +240,8 @@ def several_models(X: Any, y: np.ndarray, kind: str, threads: int) -> Iterator[d
         if kind == CROSS_VALIDATION:
             dn.LogisticRegressionCV(Cs=5, cv=5, tol=GOAL, n_jobs=threads).fit(X[few], y[few])
         else:
-            data = dn.Problem(X[few], y[few], losses.Logistic()).data
+            with using_threads(threads):  # which read X once, as in ``our_fit``
+                data = dn.Problem(X[few], y[few], losses.Logistic()).data
             labels = [np.where(classes == k, 1.0, -1.0) for k in range(CLASSES)]
             problems = [dn.Problem(data, own, losses.Logistic(), lam=LAM_N / len(own)) for own in labels]
             dn.solve_many(problems, tol=GOAL, n_threads=threads, random_state=0)

@@ -349,3 +349,15 @@ def test_gradients_after_all_margins_have_the_same_bits(dtype, K, monkeypatch):
     for other in found[1:]:
         for mine, same in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(mine, same)
+
+
+@pytest.mark.parametrize("K", [3, 5, 10])
+def test_columns_of_padding_add_up_to_zero(K):
+    """They are multiplied with the others: numbers that memory happens to contain would make passes slow, if subnormal."""
+    data = MemoryData(matrix("csr"))
+    data.transposed_times(np.random.default_rng(0).standard_normal((N, K)))
+    layout, width = data.compiled._layout(K), data.compiled._padded(K)
+    sums = data.compiled._sums(K, layout)[:, : D * width].reshape(-1, D, width)
+    assert width > K
+    assert sums[:, :, :K].any()
+    assert not sums[:, :, K:].any()

@@ -179,6 +179,8 @@ def _gather_of(data, columns, starts, first, last, at, R, blas, room, G):
                     G[columns[p], 0] += factor * data[p]
                     G[columns[p], 1] += other * data[p]
         else:
+            for k in range(R.shape[0], M):
+                room[1, k] = 0.0  # padding: numbers left in this memory may be subnormal, and their products slow
             for i in range(first, last):
                 for k in range(R.shape[0]):
                     room[1, k] = R[k, i + shift]
