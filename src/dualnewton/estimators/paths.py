@@ -12,6 +12,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._validation import falling_grid, strengths, weights_of
 from dualnewton.interop.specification import outputs
 from dualnewton.matrix import as_data
+from dualnewton.matrix.linear import is_sparse, without_empty_columns
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import mixed
 from dualnewton.run.path import solve_path
@@ -117,6 +118,9 @@ def enet_path(
     if sample_weight is not None:
         c = weights_of(sample_weight, X)
         c = c / c.mean()
+    d, features = X.shape[1], np.arange(X.shape[1])
+    if is_sparse(X) and X.nnz:  # the coefficients of features without entries are zero
+        X, features = without_empty_columns(X)
     data, targets = as_data(X), outputs(np.asarray(y, dtype=np.float64), 0)
     values = _grid(data, targets, c, l1_ratio, eps, alphas, positive=positive)
     lam, g = mixed(1.0, l1_ratio, positive=positive)
@@ -124,7 +128,8 @@ def enet_path(
     for target in targets:
         problem = Problem(data, target, losses.Squared(), regularizer=g, lam=lam, sample_weight=c)
         each.append(solve_path(problem, lam * values, tol=float(tol), max_epochs=max_iter, duals=False))
-    coefs = np.stack([np.stack([result.w for result in own], axis=1) for own in each]).astype(X.dtype)
+    coefs = np.zeros((len(each), d, len(values)), X.dtype)
+    coefs[:, features] = [np.stack([result.w for result in own], axis=1) for own in each]
     gaps = np.sum([[result.certificate.gap for result in own] for own in each], axis=0)
     found: tuple[Any, ...] = (values, coefs if np.ndim(y) == 2 else coefs[0], gaps)
     if return_n_iter:

@@ -21,7 +21,7 @@ from dualnewton.solvers.prox.subproblem import Penalty, minimise, sweep_of
 MOST_SWEEPS = 5000
 """Sweeps for one strength; beyond them the features in use are so correlated that their matrix is formed once."""
 
-TOGETHER = 1 << 17
+TOGETHER = 1 << 16
 """Entries of models that are returned together: their certificates share calls, and stay in the cache."""
 
 APART = 4
@@ -51,7 +51,9 @@ class FromEntries(Paths):
 
     def __init__(self, data: Data, y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, largest: int) -> None:
         columns = data.columns(np.arange(data.d))
-        self.features, self.d = np.flatnonzero(np.diff(columns.indptr)), data.d  # others stay at zero
+        self.d, self.features = data.d, np.flatnonzero(np.diff(columns.indptr))  # others stay at zero
+        if not self.features.size:
+            self.features = np.zeros(1, dtype=np.intp)  # a walk needs a feature
         columns = columns if self.features.size == data.d else columns[self.features]
         self.models = [EntryModel(columns, y, own, fit_intercept=fit_intercept, largest=largest) for own in c]
         self.means = np.stack([model.mean for model in self.models])
