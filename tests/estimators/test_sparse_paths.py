@@ -105,3 +105,27 @@ def test_lasso_cv_chooses_what_scikit_learns_does(shape, kind):
     assert relative(ours.mse_path_, reference.mse_path_) < 1e-6
     assert relative(ours.coef_, reference.coef_) < 1e-6
     assert max(certificate.relative_gap for certificate in ours.certificates_.ravel()) <= 1e-12
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix])
+def test_features_without_entries_have_coefficients_of_zero_and_change_no_others(kind):
+    rng = np.random.default_rng(0)
+    used = np.sort(rng.permutation(900)[:40])
+    X = np.zeros((60, 900), dtype=np.float32)
+    X[:, used] = rng.standard_normal((60, 40)) * (rng.random((60, 40)) < 0.3)
+    Y = X[:, used] @ rng.standard_normal((40, 2)) + rng.standard_normal((60, 2))
+    for y in (Y[:, 0], Y):
+        values, coefs, gaps = dn.enet_path(kind(X), y, alphas=12)
+        few = dn.enet_path(kind(X[:, used]), y, alphas=12)
+        assert coefs.shape == (*np.shape(y)[1:], 900, 12)
+        assert coefs.dtype == np.float32
+        assert not np.delete(coefs, used, axis=-2).any()
+        for found, expected in zip((values, coefs[..., used, :], gaps), few, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_path_of_rows_without_entries_is_zero():
+    values, coefs, gaps = dn.lasso_path(sp.csr_array((5, 7)), np.arange(5.0), alphas=[2.0, 1.0])
+    np.testing.assert_array_equal(coefs, np.zeros((7, 2)))
+    assert not gaps.any()
+    assert values.tolist() == [2.0, 1.0]

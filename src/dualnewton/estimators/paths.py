@@ -12,7 +12,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._validation import falling_grid, strengths, weights_of
 from dualnewton.interop.specification import outputs
 from dualnewton.matrix import as_data
-from dualnewton.matrix.linear import with_few_entries
+from dualnewton.matrix.linear import is_sparse, with_few_entries, without_empty_columns
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import most_nonzero
 from dualnewton.regularizers import mixed
@@ -119,15 +119,18 @@ def enet_path(
     if sample_weight is not None:
         c = weights_of(sample_weight, X)
         c = c / c.mean()
-    data = as_data(with_few_entries(X, most_nonzero(*X.shape)))
-    targets = outputs(np.asarray(y, dtype=np.float64), 0)
+    X, d, features = with_few_entries(X, most_nonzero(*X.shape)), X.shape[1], np.arange(X.shape[1])
+    if is_sparse(X) and X.nnz:  # the coefficients of features without entries are zero
+        X, features = without_empty_columns(X)
+    data, targets = as_data(X), outputs(np.asarray(y, dtype=np.float64), 0)
     values = _grid(data, targets, c, l1_ratio, eps, alphas, positive=positive)
     lam, g = mixed(1.0, l1_ratio, positive=positive)
     each = []
     for target in targets:
         problem = Problem(data, target, losses.Squared(), regularizer=g, lam=lam, sample_weight=c)
         each.append(solve_path(problem, lam * values, tol=float(tol), max_epochs=max_iter, duals=False))
-    coefs = np.stack([np.stack([result.w for result in own], axis=1) for own in each]).astype(X.dtype)
+    coefs = np.zeros((len(each), d, len(values)), X.dtype)
+    coefs[:, features] = [np.stack([result.w for result in own], axis=1) for own in each]
     gaps = np.sum([[result.certificate.gap for result in own] for own in each], axis=0)
     found: tuple[Any, ...] = (values, coefs if np.ndim(y) == 2 else coefs[0], gaps)
     if return_n_iter:

@@ -50,7 +50,7 @@ class NonSmooth(Loss):
         The sum of a piecewise linear loss is piecewise linear in b, with kinks k_im − z_i: its slope is added up over the kinks
         in order until it is no longer negative. (A root search fails for a slope that jumps over zero.)
         """
-        if self.pieces(y) is None:
+        if self.pieces(y[:1]) is None:
             return super().best_intercept(margins, y, weights, near=near)
         c, reach = np.ones_like(margins) if weights is None else weights, max(1.0, float(np.abs(margins).max()))
         outside = 0.0

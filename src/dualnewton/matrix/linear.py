@@ -202,6 +202,15 @@ def nonzeros(X: Matrix) -> np.ndarray:
     return np.bincount(X.indices, minlength=X.shape[1]) if sp.issparse(X) else np.count_nonzero(X, axis=0)
 
 
+def without_empty_columns(X: Matrix) -> tuple[Matrix, np.ndarray]:
+    """Return a CSR array without the columns that store no entry, sharing its entries, and the indices of the other columns."""
+    used = np.zeros(X.shape[1], dtype=np.bool_)
+    used[X.indices] = True
+    features = np.flatnonzero(used)
+    places = np.cumsum(used, dtype=X.indices.dtype) - 1
+    return sparse_view(type(X), (X.data, places[X.indices], X.indptr), (X.shape[0], features.size)), features
+
+
 def squared_norms(X: Matrix) -> np.ndarray:
     """‖x_i‖² of each row."""
     if sp.issparse(X):

@@ -21,7 +21,7 @@ from dualnewton.solvers.prox.column_descent import ColumnModel
 from dualnewton.solvers.prox.paths import AHEAD, CHECKED, Paths
 from dualnewton.solvers.prox.subproblem import Penalty
 
-TOGETHER = 1 << 17
+TOGETHER = 1 << 16
 """Entries of models that are returned together: their certificates share calls, and stay in the cache."""
 
 APART = 4
@@ -62,7 +62,9 @@ class FromEntries(Paths):
         fit_intercept: bool,
     ) -> None:
         columns = data.columns(np.arange(data.d))
-        self.features, self.d = np.flatnonzero(linear.squared_norms(columns)), data.d  # others stay at zero
+        self.d, self.features = data.d, np.flatnonzero(linear.squared_norms(columns))  # others stay at zero
+        if not self.features.size:
+            self.features = np.zeros(1, dtype=np.intp)  # a walk needs a feature
         self._gathering, sparse = gathering, linear.is_sparse(columns)
         most = (crossovers.sparse_sweeps,) * 2 if sparse else (crossovers.dense_sweeps, crossovers.ridge_sweeps)
         columns = columns if self.features.size == data.d else columns[self.features]
