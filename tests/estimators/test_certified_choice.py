@@ -228,3 +228,19 @@ def test_no_score_is_bounded_after_the_time_limit():
     with pytest.warns(ConvergenceWarning):
         model = dn.LogisticRegressionCV(Cs=2, cv=2, certify_choice=True, time_limit=0.0).fit(X[:60], y[:60])
     assert "time_limit was reached" in str(model.choice_certificate_)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_the_few_values_that_may_be_best_are_fitted_until_the_choice_is_proved(seed):
+    """Their gaps were small enough for the choice, but not for its proof."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.standard_normal((200, 1000)), np.zeros(1000)
+    w[:20] = rng.standard_normal(20)
+    y = X @ w + 0.1 * rng.standard_normal(200)
+    model = dn.ElasticNetCV().fit(X, y / y.std())
+    exact = dn.ElasticNetCV(tol=1e-12).fit(X, y / y.std())
+    assert model.choice_certificate_.proved
+    assert model.alpha_ == exact.alpha_
+    proof, scores = model.choice_certificate_, -exact.mse_path_.mean(axis=1)
+    assert (proof.lower <= scores + 1e-12).all()
+    assert (scores <= proof.upper + 1e-12).all()

@@ -27,6 +27,9 @@ DOUBT, OPEN = 2.0, 1e-8
 """Factor of the error that a gap leaves in predictions for training rows, up to which those for other rows are in doubt; and the
 least relative gap of models that are fitted again."""
 
+EXACT = 1e-14
+"""Gap, as a fraction of an error, above which the models of values that may be the best are fitted again to prove the choice."""
+
 BATCH, FARTHER = 8, 4.0
 """Values that are fitted again at a time, the best first; and the largest distance of an error from the least, as a multiple of
 the largest change of an error in such fits, of a value that is fitted again, too."""
@@ -128,6 +131,23 @@ class Search:
             close &= ~batch
             self._fit_again(batch, again)
             change = max(float(np.abs(self.errors.mean(axis=2) - means).max()), change if change < np.inf else 0.0)
+        self._choose()
+
+    def refine(self, places: Sequence[int]) -> None:
+        """Fit the values with these numbers almost exactly, and choose again, if their models can be continued."""
+        rough, batch = np.any(self.gaps > EXACT * self.errors, axis=2), np.zeros(self.gaps.shape[:2], dtype=bool)
+        batch.flat[list(places)] = True
+        batch &= rough
+        if (
+            self.again is not None
+            and not self.session.is_over
+            and all(map(self.found.get, map(tuple, np.argwhere(batch))))
+        ):
+            self._fit_again(batch, self.again)
+            self._choose()
+
+    def _choose(self) -> None:
+        """Find the best value again."""
         means = self.errors.mean(axis=2)
         place = np.unravel_index(np.argmin(np.where(np.isnan(means), np.inf, means)), means.shape)
         self.best = int(place[0]), int(place[1])

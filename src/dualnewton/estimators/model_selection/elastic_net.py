@@ -31,6 +31,9 @@ SCORE = "neg_mean_squared_error"
 TRUSTED = 1e-8
 """Largest proved rounding error, as a fraction of a mean squared error, with which it is computed from moments of the rows."""
 
+MOST_RIVALS = 16
+"""Number of values that may be the best up to which each is bounded by the curvature of its own penalty."""
+
 
 @estimator
 class ElasticNetCV(AlphaSearch, ElasticNetModel):
@@ -70,20 +73,35 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         return super()._member(kind, precompute=False, **values)
 
     def _choice(self, search: Search) -> choice.ChoiceCertificate:
-        """Bound the errors of exact fits."""
+        """Bound the errors of exact fits by the curvature of the weakest penalty; of values that may be best, by their own."""
         data, folds = search.data, search.folds
         given = data.matrix, folds, data.sample_weight, search.session.tuning
         free, moments = self.fit_intercept, search.moments
         proofs = LeastSquaresProofs(*given, fit_intercept=free, normalised=True, moments=moments)
         slack = choice.SLACK if moments is None else TRUSTED
         ends = np.full((*search.errors.shape, 2), choice.UNKNOWN)
-        for r, (ratio, alphas) in enumerate(zip(search.ratios, search.grids, strict=True)):
+
+        def bound(r: int, places: Any, weakest: float) -> None:
             for fold in range(len(folds)):
-                if (factor := proofs.factor(fold, float(alphas.min()) * (1.0 - ratio))) is not None:
-                    errors, spreads = search.errors[r, :, fold], factor * np.sqrt(search.gaps[r, :, fold])
-                    ends[r, :, fold] = choice.squared_ends(-errors, spreads, slack)
-        reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
-        return search.choice(ends, SCORE, reason, with_ratio=len(search.ratios) > 1)
+                if (factor := proofs.factor(fold, weakest * (1.0 - search.ratios[r]))) is not None:
+                    errors, spreads = search.errors[r, places, fold], factor * np.sqrt(search.gaps[r, places, fold])
+                    ends[r, places, fold] = choice.squared_ends(-errors, spreads, slack)
+
+        def compared() -> choice.ChoiceCertificate:
+            reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
+            return search.choice(ends, SCORE, reason, with_ratio=len(search.ratios) > 1)
+
+        for r, alphas in enumerate(search.grids):
+            bound(r, slice(None), float(alphas.min()))
+        found = compared()
+        if 0 < found.rivals.size < MOST_RIVALS and np.isfinite(ends).all():
+            open_values = [found.chosen, *found.rivals.tolist()]
+            search.refine(open_values)
+            for place in open_values:
+                r, k = divmod(int(place), search.errors.shape[1])
+                bound(r, slice(k, k + 1), float(search.grids[r][k]))
+            found = compared()
+        return found
 
     def _walk(self, search: Search) -> Walk:
         session, data, folds, able = search.session, search.data, search.folds, search.data.matrix.capabilities
