@@ -1,4 +1,4 @@
-"""Newton's method by products with X alone, for a smooth loss, a quadratic penalty and sparse rows.
+"""Newton's method by products with X, for a smooth loss and a quadratic penalty: sparse rows, and dense ones of many features.
 
 A step solves the Newton system by conjugate gradients, each of which costs a product with X and one with Xᵀ:
 
@@ -77,7 +77,7 @@ def solve(
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
         if way.slow and problem.loss.curvature is Curvature.PIECEWISE:
-            break  # the general method adds the rows that change their curvature to its Hessian
+            break  # the general method updates its Hessian by the rows whose curvature changed
         while way.slow and steps < most and not stuck:
             at, more, stuck = from_hessian(risk, at, goal, deadline)
             steps, stuck = steps + more, stuck or time.perf_counter() > deadline
@@ -100,7 +100,7 @@ class Pace(NamedTuple):
     def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
         """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
 
-        The gap may rise at the begin of a system, and from one to the next: the decrease in both the system and the fit is slow.
+        The gap may rise at the start of a system, and from one to the next: the fit is slow if both decreases are.
         """
         products = self.products + more
         if not self.most or gap <= goal:
@@ -193,7 +193,7 @@ class System:
         It is left earlier if the pace so far is too slow.
         """
         risk, rows, free = self.risk, self.risk.multiplied, self.risk.free
-        transposed, kind = linear.transposed(rows), rows.dtype
+        transposed, kind = linear.transposed(rows), np.float64 if linear.is_sparse(rows) else rows.dtype
         d, K, value, products, slow = rows.shape[1], risk.loss.columns, self.at.value, 0, False
         G = self.at.gradient.reshape(K, -1).T
         r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
