@@ -35,11 +35,11 @@ from benchmarks.timing import Outcome, cores, in_child
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.lab.report.environment import version
 from dualnewton.matrix.cuda import CudaData
 from dualnewton.matrix.cuda_library import cupy
 from dualnewton.matrix.workers import threads as using_threads
 from dualnewton.row_arrays import on_host
+from dualnewton.run.checkpoint import installed_version
 
 FILE = Path(__file__).parent / "GPU.md"
 GOAL, REPEATS, LIMIT = 1e-6, 3, 20.0
@@ -408,7 +408,7 @@ def write(found: list[Cell], scale: float) -> None:
     xp = cupy()
     name = xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     versions = ", ".join(
-        f"{one} {own}" for one in ("cupy-cuda12x", "cupy-cuda13x", "cupy", "torch") if (own := version(one))
+        f"{one} {own}" for one in ("cupy-cuda12x", "cupy-cuda13x", "cupy", "torch") if (own := installed_version(one))
     )
     notes = [f"GPU: {name}, CUDA {xp.cuda.runtime.runtimeGetVersion()}, {versions}"]
     notes += [f"float32 rate: {float32_rate() / 1e12:.1f} TFLOP/s (cuBLAS, 8192×16384 by 16384×8192)"]

@@ -19,11 +19,11 @@ from benchmarks.timing import cores
 
 import dualnewton as dn
 from dualnewton import losses
-from dualnewton.lab.report.environment import version
 from dualnewton.matrix.cuda import as_cuda
 from dualnewton.matrix.cuda_copies import streamed
 from dualnewton.matrix.cuda_library import cupy
 from dualnewton.matrix.streamed import StreamedData
+from dualnewton.run.checkpoint import installed_version
 
 FILE = Path(__file__).parent / "GPU_STREAMED.md"
 GOAL = 1e-6
@@ -127,7 +127,7 @@ def main() -> None:
     X, y = sparse(int(scale * 10_000_000), 200_000, 50)
     found.append(measure(f"CSR {X.shape[0]:,}×200,000, 50 a row", X, y))
     name = cupy().cuda.runtime.getDeviceProperties(0)["name"].decode()
-    versions = ", ".join(f"{one} {own}" for one in ("cupy-cuda12x", "cupy-cuda13x", "cupy") if (own := version(one)))
+    versions = ", ".join(f"{one} {own}" for one in ("cupy-cuda12x", "cupy-cuda13x", "cupy") if (own := installed_version(one)))
     target = Target.at_least(
         "dense fits copy at 80 % of the rate of copies alone", [fit / alone for _, alone, fit in found[:2]], 0.8, ""
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from dualnewton.lab.report.environment import memory, processor, version
+from dualnewton.lab.report.environment import memory, processor
+from dualnewton.run.checkpoint import installed_version
 
 PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml", "glum", "statsmodels")
 
@@ -99,7 +100,7 @@ def environment() -> dict[str, str]:
         "Machine": f"{processor()}, {os.cpu_count()} cores, {memory() / 2**30:.0f} GiB",
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "BLAS": _blas(),
-        "Versions": ", ".join(f"{name} {found}" for name in PACKAGES if (found := version(name))),
+        "Versions": ", ".join(f"{name} {found}" for name in PACKAGES if (found := installed_version(name))),
     }
 
 

@@ -107,8 +107,7 @@ def test_a_path_of_thin_features_takes_sweeps_and_no_linear_systems(monkeypatch)
     assert models[0].sweeps < 8000  # 80 for each strength
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.5])
-@pytest.mark.parametrize("storage", ["dense", "csr"])
+@pytest.mark.parametrize(("storage", "ridge"), [("dense", 0.0), ("csr", 0.0), ("csr", 0.5)])
 def test_features_that_are_nearly_combinations_of_others_get_a_matrix(storage, ridge, monkeypatch):
     """Where sweeps do not suffice for a strength, paths with matrices go on from the strength before."""
     X, y = presences(90, 400, 8)
@@ -118,7 +117,7 @@ def test_features_that_are_nearly_combinations_of_others_get_a_matrix(storage, r
     monkeypatch.setattr(FromColumns, "begin", lambda self, W=None, *more: starts.append(W) or begin(self, W, *more))
     wanted = solve_path(problem, lams, tol=1e-9)
     assert not starts
-    few = tuned(sparse_sweeps=10, dense_sweeps=10, ridge_sweeps=10)
+    few = tuned(sparse_sweeps=10, dense_sweeps=10)
     found = solve_path(problem, lams, tol=1e-9, tuning=few)
     assert len(starts) == 1
     assert starts[0].any()

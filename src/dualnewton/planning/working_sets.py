@@ -79,16 +79,17 @@ def visits_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
     return few and data.capabilities.whole and Costs.of(data.profile, tuning).by_entry
 
 
-def walks_by_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
+def walks_by_entries(data: Data, tuning: Tuning, models: int = 1, *, ridge: bool = False) -> bool:
     """Whether paths of least squares visit the entries of single features, instead of forming matrices of products.
 
     With few features and many entries, systems with the moments of all features cost less. Of more dense features than rows,
-    weak penalties use nearly as many as there are rows.
+    weak penalties use nearly as many as there are rows; with a ridge term, systems of the rows solve for these almost exactly,
+    so that choices among the models can be proved.
     """
     profile = data.profile
     if not profile.sparse:
         few = 2 * models * profile.stored <= tuning.path_entries and data.capabilities.whole
-        return few and profile.d > profile.n and not sums_moments(profile, tuning)
+        return few and not ridge and profile.d > profile.n and not sums_moments(profile, tuning)
     thin = is_thin(Costs.of(profile, tuning)) and profile.d**3 > tuning.entry_path_cube * profile.stored
     return visits_entries(data, tuning, models) and (thin or not sums_moments(profile, tuning))
 

@@ -55,7 +55,8 @@ def solve_path(
     goals = [WELL_BELOW * tol * float(penalty.threshold.min()) for penalty in penalties]
     with one_blas_thread:
         data, compiled = problem.data, compiles_paths(problem.d, tuning)
-        summed, by_entries = sums_moments(data.profile, tuning), walks_by_entries(data, tuning)
+        summed = sums_moments(data.profile, tuning)
+        by_entries = walks_by_entries(data, tuning, ridge=problem.regularizer.strongly_convex)
         paths, moments = paths_of(problem, data, tuning, summed=summed, by_entries=by_entries, compiled=compiled)
         # Models are certified from the moments, without passes over the data, if these suffice.
         plain = problem.offset is None and not duals

@@ -70,10 +70,9 @@ class Crossovers:
         the second for several outputs, whose sweeps are over blocks.
     joint_factor : int
         Features in use up to which a Newton step over several outputs factorises its matrix.
-    sparse_sweeps, dense_sweeps, ridge_sweeps : int
-        Sweeps over sparse features, over dense ones, and over dense ones with a ridge term, for one strength of a path, after
-        which matrices are formed for the weaker ones: the features in use are so correlated that coordinate descent converges
-        slowly. With a ridge term, the systems of the rows are an alternative.
+    sparse_sweeps, dense_sweeps : int
+        Sweeps over sparse features, and over dense ones, for one strength of a path, after which matrices are formed for the
+        weaker ones: the features in use are so correlated that coordinate descent converges slowly.
     """
 
     # Matrices
@@ -107,8 +106,7 @@ class Crossovers:
     joint_sweeps_divisor: float = 4.0
     joint_factor: int = 1500
     sparse_sweeps: int = 5000
-    dense_sweeps: int = 1000
-    ridge_sweeps: int = 300
+    dense_sweeps: int = 300
 
     def by_entries(self, stored: float, features: float) -> bool:
         """Whether sparse features with this many stored entries are updated one by one, without their matrix."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.estimators.model_selection._alphas import Scored, Walk
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
@@ -108,14 +108,11 @@ class QuadraticPaths(ABC):
     ----------
     reason : str
         How models are computed, for their plans.
-    paths : Paths
-        The path solver.
     moments : FoldMoments, optional
         The moments of the rows, if they are computed.
     """
 
     reason: str
-    paths: Paths
     moments: FoldMoments | None = None
 
     def __init__(self, session: GridSession, data: Examples, folds: Folds, pose: Callable[[float], Any]) -> None:
@@ -126,7 +123,11 @@ class QuadraticPaths(ABC):
 
     @abstractmethod
     def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
-        """Set ``paths``; c are the weights of the rows."""
+        """Prepare the path solvers; c are the weights of the rows."""
+
+    @abstractmethod
+    def _paths(self, *, ridge: bool) -> Paths:
+        """Return the path solver for penalties with or without a ridge term."""
 
     @abstractmethod
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
@@ -176,7 +177,9 @@ class QuadraticPaths(ABC):
         goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
         if not len(alphas):
             return
-        for stretch in batches(self.paths.along(penalties, goals, lambda: self.session.is_over, start)):
+        for stretch in batches(
+            self._paths(ridge=ratio < 1.0).along(penalties, goals, lambda: self.session.is_over, start)
+        ):
             own = slice(done, done + len(stretch.W))
             self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
             yield self._fitted(problems, stretch, lams[own])
@@ -244,6 +247,9 @@ class _ByMoments(QuadraticPaths):
         compiled = compiles_paths(d, self.session.tuning)
         self.paths = FromMoments.of(self.scaled, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
 
+    def _paths(self, *, ridge: bool) -> Paths:  # noqa: ARG002
+        return self.paths
+
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
         W, b, lams = models.W, models.b, models.lams
         return [
@@ -259,23 +265,31 @@ class _ByColumns(QuadraticPaths):
     reason = BY_COLUMNS
 
     def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
+        self.folds, self.c, self.free = folds, c, fit_intercept
+
+    def _paths(self, *, ridge: bool) -> Paths:
+        by_entries = walks_by_entries(self.data.matrix, self.session.tuning, len(self.folds), ridge=ridge)
+        self.reason = BY_ENTRIES if by_entries else BY_COLUMNS
+        return self._by_entries if by_entries else self._gathering
+
+    @cached_property
+    def _gathering(self) -> Paths:
         data, tuning = self.data, self.session.tuning
-        gathering = partial(
-            FromColumns,
+        return FromColumns(
             data.matrix,
             data.y,
-            Groups.of(c, *folds.patterns),
-            fit_intercept=fit_intercept,
+            Groups.of(self.c, *self.folds.patterns),
+            fit_intercept=self.free,
             compiled=compiles_paths(data.X.shape[1], tuning),
-            sizes=SetSizes.of_paths(len(folds), tuning),
+            sizes=SetSizes.of_paths(len(self.folds), tuning),
         )
-        if not walks_by_entries(data.matrix, tuning, len(folds)):
-            self.paths = gathering()
-            return
-        own = folds.counts * c
+
+    @cached_property
+    def _by_entries(self) -> Paths:
+        data, own = self.data, self.folds.counts * self.c
         own *= (own.shape[1] / own.sum(axis=1))[:, None]
-        self.reason = BY_ENTRIES
-        self.paths = FromEntries(data.matrix, data.y, own, gathering, tuning, fit_intercept=fit_intercept)
+        given = data.matrix, data.y, own, lambda: self._gathering, self.session.tuning
+        return FromEntries(*given, fit_intercept=self.free)
 
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
         W, b, lams = models.W, models.b, models.lams

@@ -192,8 +192,8 @@ class System:
 
         It is left earlier if the pace so far is too slow.
         """
-        risk, rows, free = self.risk, self.risk.multiplied, self.risk.free
-        transposed, kind = linear.transposed(rows), np.float64 if linear.is_sparse(rows) else rows.dtype
+        risk, (rows, transposed), free = self.risk, self.risk.multiplied, self.risk.free
+        single = not linear.is_sparse(rows)
         d, K, value, products, slow = rows.shape[1], risk.loss.columns, self.at.value, 0, False
         G = self.at.gradient.reshape(K, -1).T
         r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
@@ -213,12 +213,11 @@ class System:
             square = float(np.vdot(r, q))
             p *= square / last
             p += q
-            image = rows @ p.astype(kind, copy=False)
+            image = rows @ (p.astype(rows.dtype) if single else p)
             slopes = self.curved(image)
             if free:
                 slopes -= self.curved(np.broadcast_to(self.best_intercept(slopes), slopes.shape))
-            Hp = transposed @ slopes.astype(kind, copy=False)
-            Hp = Hp + self.ridge * p
+            Hp = transposed @ (slopes.astype(rows.dtype) if single else slopes) + self.ridge * p
             t = square / float(np.vdot(p, Hp))
             s += t * p
             images += t * image
@@ -226,6 +225,6 @@ class System:
             value -= 0.5 * t * square
             last, products = square, products + 1
             gap = float(np.vdot(r, self.halves * r))
-            slow = pace.is_slow(products, begin, gap, goal * abs(value))
+            slow = pace.most > 0 and pace.is_slow(products, begin, gap, goal * abs(value))
         b = start - self.best_intercept(self.curved(images)) if free else 0.0
         return Way(risk.vector(s.T, b), images + b, products, slow)

@@ -24,7 +24,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     crossovers, penalty = block.crossovers, Penalty.of(problem)
     if (features := block.kept.get("entries: features")) is None:
         features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
-    model = EntryModel(features, y, problem.c, (SWEEPS * most,) * 2, fit_intercept=problem.fit_intercept)
+    model = EntryModel(features, y, problem.c, SWEEPS * most, fit_intercept=problem.fit_intercept)
     strengths: tuple[float, ...] = (1.0,)
     if start is None:
         w = np.zeros(problem.d)

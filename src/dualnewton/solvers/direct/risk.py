@@ -113,9 +113,15 @@ class Risk:
         return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
 
     @cached_property
-    def multiplied(self) -> Any:
-        """The rows by which conjugate gradients multiply: dense ones in float32, whose rounding the next system corrects."""
-        return self.rows if linear.is_sparse(self.rows) else self.rows.astype(np.float32)
+    def multiplied(self) -> tuple[Any, Any]:
+        """The rows by which conjugate gradients multiply, and their transpose: dense ones in float32.
+
+        The next system corrects its rounding errors.
+        """
+        if linear.is_sparse(self.rows):
+            return self.rows, self.transposed
+        rows = self.rows.astype(np.float32)
+        return rows, rows.T
 
     @cached_property
     def rounding(self) -> float:
@@ -245,7 +251,7 @@ class Risk:
     def _gram(self, weights: np.ndarray, kind: type) -> np.ndarray:
         """Σ weights_i ã_i ã_iᵀ. (A product of a matrix with its own transpose takes half the time of a general one.)"""
         if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
-            rows = self.rows if self.rows.dtype == kind else self.multiplied
+            rows = self.rows if self.rows.dtype == kind else self.multiplied[0]
             square = (rows.T @ rows).astype(np.float64, copy=False)
             square *= weights[0]
         else:

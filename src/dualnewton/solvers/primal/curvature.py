@@ -60,7 +60,7 @@ class Cholesky(Plain):
     factor: np.ndarray
     scaled_well: bool
     exact: bool
-    scale: float = 1.0
+    scale: float
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Cholesky(Plain):
         check: Callable[[], None] | None = None,
     ) -> None:
         factor = factorised(H, diagonal, check)
-        vars(self).update(factor=factor, scaled_well=scaled_well, exact=exact)
+        vars(self).update(factor=factor, scaled_well=scaled_well, exact=exact, scale=1.0)
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         if type(g) is np.ndarray:  # called in each step of small fits, whose time is dominated by Python calls

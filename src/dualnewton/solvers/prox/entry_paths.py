@@ -66,7 +66,7 @@ class FromEntries(Paths):
         if not self.features.size:
             self.features = np.zeros(1, dtype=np.intp)  # a walk needs a feature
         self._gathering, sparse = gathering, linear.is_sparse(columns)
-        most = (crossovers.sparse_sweeps,) * 2 if sparse else (crossovers.dense_sweeps, crossovers.ridge_sweeps)
+        most = crossovers.sparse_sweeps if sparse else crossovers.dense_sweeps
         columns = columns if self.features.size == data.d else columns[self.features]
         self.models = [EntryModel(columns, y, own, most, fit_intercept=fit_intercept) for own in c]
         self.means = np.stack([model.mean for model in self.models])
@@ -120,12 +120,10 @@ class FromEntries(Paths):
 class EntryModel:
     """One model: rows and targets times the roots of their weights, and the last points of its walk.
 
-    It takes at most ``most`` sweeps for a strength, the second number if every feature has a ridge term.
+    It takes at most ``most`` sweeps for a strength.
     """
 
-    def __init__(
-        self, columns: linear.Matrix, y: np.ndarray, c: np.ndarray, most: tuple[int, int], *, fit_intercept: bool
-    ) -> None:
+    def __init__(self, columns: linear.Matrix, y: np.ndarray, c: np.ndarray, most: int, *, fit_intercept: bool) -> None:
         total, d, A = float(c.sum()), columns.shape[0], columns
         if np.any(c != 1.0):
             inside = np.flatnonzero(c)  # a fold leaves rows out
@@ -194,10 +192,9 @@ class EntryModel:
     def minimum(self, start: np.ndarray, penalty: Penalty, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go from a start to the minimum and return it; once it is over, the current point."""
         gap, until = LOOSELY * goal / float(penalty.threshold.max()), Until(ended=is_over)
-        most = self.most[bool(penalty.ridge.all())]
         try:
             until.check()
-            self.is_slow = not self.columns.descend(penalty.nearest(start), penalty, goal, gap, most, until)
+            self.is_slow = not self.columns.descend(penalty.nearest(start), penalty, goal, gap, self.most, until)
         except OutOfTime:
             pass
         return self.columns.v
