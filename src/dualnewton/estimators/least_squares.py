@@ -301,26 +301,16 @@ class _NormalEquations:
 
 
 class _Factor(NamedTuple):
-    """A factor of the matrix H of normal equations, from some features S of which all others are combinations.
+    """A factor of the matrix H of normal equations, from some features S of which all others are combinations."""
 
-    Attributes
-    ----------
-    L, scale : arrays
-        The Cholesky factor of D(scale) H_S D(scale), whose diagonal is one.
-    kept, others : arrays of int
-        S, and the other features T.
-    combined : array of shape (|S|, |T|)
-        C.
-    inner : array
-        The Cholesky factor of I + CCᵀ.
-    """
-
+    # The Cholesky factor of D(scale) H_S D(scale), whose diagonal is one.
     L: np.ndarray
     scale: np.ndarray
+    # S, and the other features T.
     kept: np.ndarray
     others: np.ndarray
-    combined: np.ndarray
-    inner: np.ndarray
+    combined: np.ndarray  # (|S|, |T|) C
+    inner: np.ndarray  # Cholesky factor of I + CCᵀ
 
     @classmethod
     def of(cls, H: np.ndarray, kept: np.ndarray) -> _Factor | None:

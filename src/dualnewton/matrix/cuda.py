@@ -139,26 +139,16 @@ def _real(dtype: Any) -> str:
 
 
 class PassForm(NamedTuple):
-    """How the 8 warps of a block share dense rows in a pass.
+    """How the 8 warps of a block share dense rows in a pass."""
 
-    Attributes
-    ----------
-    team, columns : int
-        Warps that share the columns of a row, and the columns of one of their threads: few, as long as more warps may share.
-    rows, stages : int
-        Rows of a tile, which a team evaluates together, and tiles of a team in shared memory.
-    shared : int
-        Bytes of shared memory.
-    quads : bool
-        Whether a thread has quadruples of adjacent columns, which it reads together, instead of single ones.
-    """
-
+    # Warps that share the columns of a row, and the columns of one of their threads: few, as long as more warps may share.
     team: int
     columns: int
+    # Rows of a tile, which a team evaluates together, and tiles of a team in shared memory.
     rows: int
     stages: int
-    shared: int
-    quads: bool
+    shared: int  # bytes of shared memory
+    quads: bool  # whether a thread has quadruples of adjacent columns, which it reads together, instead of single ones
 
     @property
     def teams(self) -> int:

@@ -44,17 +44,10 @@ RESOLUTION = float(1 << 62)
 
 @dataclass(frozen=True)
 class Namespace:
-    """A library of arrays on a device.
+    """A library of arrays on a device."""
 
-    Attributes
-    ----------
-    xp : module
-        Has NumPy's functions, for arrays of the device.
-    is_sparse : callable
-        Whether a matrix of the library is sparse, in which case it is CSR.
-    """
-
-    xp: Any
+    xp: Any  # has NumPy's functions, for arrays of the device
+    # Whether a matrix of the library is sparse, in which case it is CSR.
     is_sparse: Any = lambda matrix: False  # noqa: ARG005
 
 

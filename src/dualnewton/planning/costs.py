@@ -29,21 +29,12 @@ def _on_gpu(tuning: Tuning, streamed: int) -> Tuning:
 
 @dataclass(frozen=True, eq=False)
 class Costs(Profile):
-    """Predicted seconds of operations for one model on data of this size and sparsity.
+    """Predicted seconds of operations for one model on data of this size and sparsity."""
 
-    Attributes
-    ----------
-    tuning : Tuning
-        Machine rates and thresholds.
-    gathered : Rates
-        Rates for a few rows gathered in memory: those of the processor, even if a GPU reads the data.
-    columns : int
-        The columns of margins of the model, such as the classes of softmax.
-    """
-
-    tuning: Tuning = DEFAULT
+    tuning: Tuning = DEFAULT  # machine rates and thresholds
+    # Rates for a few rows gathered in memory: those of the processor, even if a GPU reads the data.
     gathered: Rates = DEFAULT.rates
-    columns: int = 1
+    columns: int = 1  # columns of margins of the model, such as the classes of softmax
 
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:

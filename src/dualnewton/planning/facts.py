@@ -20,25 +20,14 @@ from dualnewton.planning.working_sets import walks
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """A problem, and the numbers from which the cost of each method is predicted.
+    """A problem, and the numbers from which the cost of each method is predicted."""
 
-    Attributes
-    ----------
-    problem : Problem
-        The problem to solve.
-    costs : Costs
-        Predicted seconds of operations on its data.
-    conditioning : float
-        1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method divides the gap by e (Theorem 5, τ = 1).
-        For a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0 and its best intercept, and γ = 1.
-    near : bool
-        Whether the run starts from the solution of a similar problem.
-    """
-
-    problem: Problem
-    costs: Costs
+    problem: Problem  # problem to solve
+    costs: Costs  # predicted seconds of operations on its data
+    # 1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method divides the gap by e (Theorem 5, τ =
+    # 1). For a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0 and its best intercept, and γ = 1.
     conditioning: float
-    near: bool = False
+    near: bool = False  # whether the run starts from the solution of a similar problem
 
     @classmethod
     def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False) -> Facts:

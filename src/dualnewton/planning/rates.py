@@ -7,85 +7,48 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Rates:
-    """Speeds of an ordinary processor core. Plans depend on the ratios of these numbers, not on their absolute values.
+    """Speeds of an ordinary processor core. Plans depend on the ratios of these numbers, not on their absolute values."""
 
-    Attributes
-    ----------
-    link_bandwidth : float
-        Bytes per second of rows that are copied from the host's memory to a GPU.
-    file_bandwidth : float
-        Bytes per second of rows that are read from files in the system's cache (``benchmarks/DISK.md``).
-    cache_bytes : float
-        Bytes of data that stay in the cache from one pass to the next.
-    memory_bandwidth, cache_bandwidth : float
-        Bytes per second that a matrix-vector product reads from memory and from the cache.
-    widened_entry : float
-        Seconds per entry of dense float32 rows in a pass, which converts them to float64.
-    multiply, factorise : float
-        Multiplications per second, each with an addition: of large matrix products, and of a Cholesky factorisation.
-    sparse_entry : float
-        Seconds per stored entry of a sparse matrix in a pass over the data.
-    sparse_pair : float
-        Seconds per pair of stored entries of a row in a Gram matrix of sparse rows.
-    gathered_pair : float
-        The same for features in a working set, whose products SciPy computes.
-    expanded_entry : float
-        Seconds per entry when sparse rows are expanded to dense ones.
-    margin : float
-        Seconds per example for its loss and its derivative.
-    call : float
-        Seconds of Python overhead per pass or sketch, independent of the size of the data.
-    product_call : float
-        The same of a conjugate gradient in a direct solver: two products with sparse rows and ten vector operations.
-    drawn_row : float
-        Seconds per example to compute its sampling probability and to draw a sketch.
-    visited_row, visited_entry : float
-        Seconds of a dual round per example, and per stored entry of a sparse one.
-    random_bandwidth, random_cache_bandwidth : float
-        Bytes per second of dense rows that a dual method reads in random order from memory, and from the cache.
-    corrected_entry : float
-        Seconds per coefficient and stored vector in a product with the limited-memory (L-BFGS) correction.
-    numpy_round : float
-        Seconds of Python overhead and small LAPACK calls in a dual round by NumPy.
-    kernel_loading : float
-        Seconds to load compiled kernels from their cache. Compiling them, once, takes ten times as long.
-    pass_scaling, product_scaling : float
-        Powers of the number of threads by which passes over the data, limited by memory bandwidth, and matrix products become
-        faster: 9 and 12 times at 16 threads.
-    round_scaling, model_scaling : float
-        The same for dual rounds, since most of a round depends on the one before it; and the power of the number of models that
-        threads take, whose rounds are independent. With it, ten models of 125000×100000 are fitted by rounds in 16 threads.
-    single_is_faster : bool
-        Whether matrix products in float32 take less time than in float64: half the time on a core.
-    """
-
-    link_bandwidth: float = 5e10
+    link_bandwidth: float = 5e10  # bytes per second of rows that are copied from the host's memory to a GPU
+    # Bytes per second of rows that are read from files in the system's cache (``benchmarks/DISK.md``).
     file_bandwidth: float = 7e8
-    cache_bytes: float = float(1 << 24)
+    cache_bytes: float = float(1 << 24)  # bytes of data that stay in the cache from one pass to the next
+    # Bytes per second that a matrix-vector product reads from memory and from the cache.
     memory_bandwidth: float = 1.4e10
     cache_bandwidth: float = 4e10
-    widened_entry: float = 2.6e-10
+    widened_entry: float = 2.6e-10  # seconds per entry of dense float32 rows in a pass, which converts them to float64
+    # Multiplications per second, each with an addition: of large matrix products, and of a Cholesky factorisation.
     multiply: float = 2.3e10
     factorise: float = 1.2e10
-    sparse_entry: float = 1.6e-9
-    sparse_pair: float = 0.6e-9
-    gathered_pair: float = 5e-9
-    expanded_entry: float = 1e-9
-    margin: float = 9e-9
-    call: float = 1.5e-4
+    sparse_entry: float = 1.6e-9  # seconds per stored entry of a sparse matrix in a pass over the data
+    sparse_pair: float = 0.6e-9  # seconds per pair of stored entries of a row in a Gram matrix of sparse rows
+    gathered_pair: float = 5e-9  # same for features in a working set, whose products SciPy computes
+    expanded_entry: float = 1e-9  # seconds per entry when sparse rows are expanded to dense ones
+    margin: float = 9e-9  # seconds per example for its loss and its derivative
+    call: float = 1.5e-4  # seconds of Python overhead per pass or sketch, independent of the size of the data
+    # The same of a conjugate gradient in a direct solver: two products with sparse rows and ten vector operations.
     product_call: float = 4e-5
-    drawn_row: float = 2e-8
+    drawn_row: float = 2e-8  # seconds per example to compute its sampling probability and to draw a sketch
+    # Seconds of a dual round per example, and per stored entry of a sparse one.
     visited_row: float = 3e-8
     visited_entry: float = 1.8e-9
+    # Bytes per second of dense rows that a dual method reads in random order from memory, and from the cache.
     random_bandwidth: float = 6.5e9
     random_cache_bandwidth: float = 1.3e10
+    # Seconds per coefficient and stored vector in a product with the limited-memory (L-BFGS) correction.
     corrected_entry: float = 4e-10
-    numpy_round: float = 1e-4
+    numpy_round: float = 1e-4  # seconds of Python overhead and small LAPACK calls in a dual round by NumPy
+    # Seconds to load compiled kernels from their cache. Compiling them, once, takes ten times as long.
     kernel_loading: float = 0.25
+    # Powers of the number of threads by which passes over the data, limited by memory bandwidth, and matrix products become
+    # faster: 9 and 12 times at 16 threads.
     pass_scaling: float = 0.78
     product_scaling: float = 0.9
+    # The same for dual rounds, since most of a round depends on the one before it; and the power of the number of models that
+    # threads take, whose rounds are independent. With it, ten models of 125000×100000 are fitted by rounds in 16 threads.
     round_scaling: float = 0.08
     model_scaling: float = 0.8
+    # Whether matrix products in float32 take less time than in float64: half the time on a core.
     single_is_faster: bool = True
 
     def on(self, threads: float, models: int = 1) -> Rates:

@@ -19,15 +19,9 @@ LARGEST_LOGARITHM = 700.0
 
 @dataclass(frozen=True, eq=False)
 class Sketching(Decisions):
-    """The :class:`dualnewton.solvers.primal.decisions.Decisions` of the primal methods, by predicted costs.
+    """The :class:`dualnewton.solvers.primal.decisions.Decisions` of the primal methods, by predicted costs."""
 
-    Attributes
-    ----------
-    costs : Costs
-        Predicted costs of passes and sketches.
-    """
-
-    costs: Costs
+    costs: Costs  # predicted costs of passes and sketches
 
     @classmethod
     def of(cls, data: Data, tuning: Tuning = DEFAULT) -> Sketching:
@@ -81,39 +75,18 @@ class Sketching(Decisions):
 
 @dataclass(frozen=True)
 class SketchState:
-    """The state of a :class:`SketchPolicy`.
+    """The state of a :class:`SketchPolicy`."""
 
-    Attributes
-    ----------
-    rows : int
-        The rows of the last requested sketch; zero for a diagonal.
-    active : int
-        The number of rows with nonzero curvature when the last sketch was computed.
-    refreshed : float
-        The expected factor by which a new sketch of the same size speeds up the steps, because its weights are current.
-    decrements : tuple of float
-        gᵀB⁻¹g before each step since the last sketch (the squared Newton decrement).
-    noisy : bool
-        Whether the last sketch had too few rows.
-    unstable : bool
-        Whether the curvature changes at every step.
-    chosen : int, optional
-        The rows of the next sketch, if sizes below the number of features were compared.
-    before : (int, float), optional
-        The rows and the speed of the steps at the last such comparison.
-    settled : bool
-        Whether the model started near the optimum, so that the curvature changes little.
-    """
-
-    rows: int
-    active: int
+    rows: int  # rows of the last requested sketch; zero for a diagonal
+    active: int  # number of rows with nonzero curvature when the last sketch was computed
+    # The expected factor by which a new sketch of the same size speeds up the steps, because its weights are current.
     refreshed: float
-    decrements: tuple[float, ...] = ()
-    noisy: bool = False
-    unstable: bool = False
-    chosen: int | None = None
-    before: tuple[int, float] | None = None
-    settled: bool = False
+    decrements: tuple[float, ...] = ()  # gᵀB⁻¹g before each step since the last sketch (the squared Newton decrement)
+    noisy: bool = False  # whether the last sketch had too few rows
+    unstable: bool = False  # whether the curvature changes at every step
+    chosen: int | None = None  # rows of the next sketch, if sizes below the number of features were compared
+    before: tuple[int, float] | None = None  # rows and the speed of the steps at the last such comparison
+    settled: bool = False  # whether the model started near the optimum, so that the curvature changes little
 
 
 class SketchPolicy(Policy):

@@ -25,42 +25,26 @@ LARGE = 1e15
 
 
 class Family(NamedTuple):
-    """The problems that a direct solver can solve (:mod:`dualnewton.solvers.direct`).
+    """The problems that a direct solver can solve (:mod:`dualnewton.solvers.direct`)."""
 
-    Attributes
-    ----------
-    takes : callable
-        Whether it takes a problem of its scheme, by what loss, penalty and data declare, and by their sizes.
-    method : str
-        The method that the plan reports; the solver is used for this method and "auto".
-    reason : str
-        What it does.
-    schemes : tuple of str or None
-        The outer schemes of the problems that it takes, in the place of which it solves them.
-    together : bool
-        Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
-    dense : bool or None
-        Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse rows.
-        None if it takes dense rows as one block, and sparse ones as they are.
-    warm : bool
-        Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
-    cost : callable, optional
-        Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
-    automatic : bool
-        Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one.
-    yields : callable, optional
-        Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
-    """
-
+    # Whether it takes a problem of its scheme, by what loss, penalty and data declare, and by their sizes.
     takes: Callable[[Any, Tuning], bool]
-    method: str
-    reason: str
+    method: str  # method that the plan reports; the solver is used for this method and "auto"
+    reason: str  # what it does
+    # The outer schemes of the problems that it takes, in the place of which it solves them.
     schemes: tuple[str | None, ...] = (None,)
+    # Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     together: bool = False
+    # Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse
+    # rows. None if it takes dense rows as one block, and sparse ones as they are.
     dense: bool | None = True
+    # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
+    # Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
     cost: Callable[[Any, Tuning], float] | None = None
+    # Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one.
     automatic: bool = False
+    # Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     yields: Callable[[Any, Tuning], bool] | None = None
 
 

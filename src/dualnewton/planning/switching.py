@@ -24,22 +24,13 @@ otherwise copy thousands of them at each step."""
 
 @dataclass(frozen=True)
 class SwitchingState:
-    """The state of :class:`Switching`.
+    """The state of :class:`Switching`."""
 
-    Attributes
-    ----------
-    plan : Plan
-        The current plan.
-    history : tuple of (float, float)
-        The epochs done and the residual of the slowest model after steps on this plan: those in the second half of the run's
-        epochs and the one before, at least ``switch_window`` + 1 of them; steps that follow each other closely are left out.
-    relative_gap : float
-        The expected relative gap of the slowest model.
-    """
-
-    plan: Plan
+    plan: Plan  # current plan
+    # The epochs done and the residual of the slowest model after steps on this plan: those in the second half of the run's
+    # epochs and the one before, at least ``switch_window`` + 1 of them; steps that follow each other closely are left out.
     history: tuple[tuple[float, float], ...] = ()
-    relative_gap: float = math.nan
+    relative_gap: float = math.nan  # expected relative gap of the slowest model
 
 
 class Switching:

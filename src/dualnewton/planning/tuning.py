@@ -18,443 +18,305 @@ class Tuning(Crossovers):
 
     A *pass* is one evaluation of the objective and its gradient on all examples; an *epoch* visits each example once. A *sketch*
     is a Hessian estimated from sampled rows. The cost of a sketch is often stated in passes.
-
-    Attributes
-    ----------
-    rates : Rates
-        Machine rates.
-    gpu : Rates
-        Rates of a GPU, for data on a GPU.
-    joint_scale_features, joint_scale_wide_features : int
-        Largest number of features for which Huber's regression takes Newton steps in all variables, for d ≤ n and for d > n.
-    joint_scale_rows : float
-        Rows per feature from which small data with more than ``one_block_features`` take these steps on one dense block.
-    one_block_features : int
-        Largest number of features for which Newton's method on small data factorises the d×d Hessian of one dense block, in well
-        under a millisecond.
-    direct_entries : int
-        Largest number of entries of X for which problems are solved directly on one dense block of rows.
-    direct_rows, direct_wide_entries : int
-        Largest numbers of rows and entries of X for which interior-point steps on fewer rows than features use one dense block.
-    direct_gain : float
-        Factor by which interior-point steps on one dense block are faster than those by passes are predicted to be, and a margin.
-    direct_hessian, thin_hessian : float
-        Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than ``small_entries``
-        entries; the second for sparse rows with few pairs of stored entries.
-    product_features, product_entries : int
-        Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
-        systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
-        faster.
-    product_block, product_rows, fewest_products : int, float, int
-        Largest number of entries of a dense block for which Newton's method begins by conjugate gradients, where its Hessians are
-        not cheap; the least number of rows for each feature for which this is done for losses that are piecewise quadratic or
-        have no γ; and the least number of conjugate gradients that must cost as much as a Hessian.
-    product_optimism : float
-        Factor by which the conjugate gradients on sparse rows are predicted to be too many: frequent features have most of the
-        trace of their Hessians.
-    product_systems, fitted_products : float
-        Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are solved
-        roughly. And the most of them in a system of a logistic loss with fewer examples than features.
-    round_entries : int
-        Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call, without the
-        certificates and comparisons of the loop: beyond, these take little of the time.
-    round_features, round_conditioning : float
-        Least number of features for each example for this; and the ratio of the mean of ‖a_i‖² to λn from which on a penalty is
-        weak.
-    class_features, class_blocks : int
-        Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
-        block, by L-BFGS from a d×d Gram matrix.
-    class_coordinates : float
-        Least ratio of examples times classes to features for which it is solved so with more features than examples.
-    class_newton, class_rows : int
-        Examples times classes up to which, with more features than examples, Newton's method solves softmax on the span of the
-        rows; and examples up to which L-BFGS does, beyond.
-    class_passes, class_hessian : int, float
-        Least number of L-BFGS steps of softmax before a new Hessian, and the number of features for which the Hessians of all
-        classes cost one pass.
-    dense_pairs : float
-        Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
-    together_entries : int
-        Largest number of entries of X, times the number of models, for which Newton steps of small models are batched.
-    kinks_together : int
-        Largest number of entries of X for which interior-point steps of several models are batched.
-    thread_entries, sparse_thread_entries : int
-        Entries of dense and of sparse rows for each thread that is counted on.
-    small_entries : int
-        Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
-    numpy_features : int
-        Largest number of features for which block coordinate descent over the features of several columns runs in NumPy.
-    numpy_single_block : int
-        Largest number of examples for which a NumPy round of SDNA takes all of them as one block.
-    numpy_block : int
-        Examples per NumPy round of SDNA on larger data.
-    numpy_sdca_block : int
-        Examples per NumPy round of minibatch SDCA: few, since more of them shorten its steps, but more than one, for a round
-        takes as long in the interpreter as the arithmetic of many examples.
-    dense_block : int
-        Examples per round of SDNA on dense rows that exceed the cache, and the least number with a regularizer whose ∇g* is
-        computed for all features at once.
-    norm_sample : int
-        Number of sampled rows from which the mean squared norm of all rows is estimated.
-    overlap_sample : int
-        Number of sampled rows from which the mean squared cosine between rows is estimated.
-    largest_conditioning : float
-        Upper limit on the estimated conditioning, so that predictions stay finite.
-    expanded_share : float
-        Share of nonzero entries above which sparse rows that fit in the cache are made dense.
-    entry_features : int
-        Least number of features for which a fit stores dense rows by their nonzero entries, if at most ``thin_share`` of all
-        entries are nonzero.
-
-    predicted_gap : float
-        Relative gap to which the effort of smooth losses is predicted.
-    starting_gap : float
-        Logarithm of the relative gap at w = 0 as a multiple of the conditioning.
-    newton_passes : float
-        Passes of Newton's method from w = 0 to a relative gap of 1e-6.
-    last_passes : float
-        Passes of Newton's method near the optimum, for a quadratic loss, and on the dual with all examples in one block.
-    near_passes : float
-        The same from the solution of a similar problem (warm start).
-    certificate_passes : float
-        Passes for certificates and for the first evaluation.
-    selections_per_call : float
-        Number of selections of rows by their weights that take as long, apart from reading the weights, as the call of a pass.
-    sketches, settled_sketches : float
-        Sketches per run of sketched Newton from w = 0; and for quadratic losses, or from the solution of a similar problem.
-    sketch_power : float
-        A step on a sketch of more rows than features divides the gap by this power of √(rows/features).
-    doublings : int
-        Sizes of sketches that are compared, each with twice the rows of the one before.
-    diagonal_passes, sketch_needed, slow_diagonal : float
-        If a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: the least number of
-        passes it then takes; the share of badly conditioned runs that need a sketch later; and the multiple of these passes
-        that the bound of conjugate gradients exceeds in a badly conditioned run.
-    changed_rows : float
-        For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
-    softmax_passes, softmax_passes_per_root, softmax_slowdown, softmax_spread : float
-        Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
-        per root · √K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of
-        ln(1 + E[a_j²]/λ) over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the
-        way. A direction that all classes share has the curvature λ only; if the features have equal scales, a few L-BFGS
-        corrections cover all these directions.
-    softmax_hard : float
-        Passes p by this formula become p(1 + p/hard): hard problems take more than it says.
-    softmax_step : float
-        The time of its steps as a multiple of a pass: solves, corrections and certificates included.
-    softmax_steps, softmax_steps_per_log : float
-        Newton steps for softmax from w = 0 to a relative gap of 1e-6: steps + factor · ln(conditioning).
-    paired_rows : float
-        For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
-    epochs_fixed, epochs_per_conditioning : float
-        Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
-    numpy_epoch_passes : float
-        Passes that cost as much as the products with X in an epoch of NumPy rounds.
-    kinked_epochs : float
-        Factor on these epochs if the regularizer has kinks or bounds.
-    kinked_rounds_fixed, kinked_rounds_per_root : float
-        Epochs of dual rounds on a piecewise linear loss, without smoothing, to a relative gap of 1e-4: fixed + factor · √(R/λn),
-        with the mean R of c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: actual numbers are 0.2 to 4 times the prediction.
-    trial_epochs, trial_share, trial_rows : float
-        "auto" begins with this many epochs of SDNA, if they cost at most this share of the primal method's cost: on sparse data,
-        and on dense data with fewer rows than this multiple of the features.
-    smoothing_stages : float
-        Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
-    smoothing_reads, interior_reads : float
-        Number of reads of rows on disk with smoothed losses, and with the interior-point method (``benchmarks/DISK.md``).
-    kinked_trial_epochs : float
-        Epochs of dual rounds on a loss with kinks after which their speed is known.
-    interior_steps, interior_passes, interior_vectors : float
-        Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its transpose
-        (refinements included), and operations on a row's slopes that cost about as much as its loss.
-    interior_corrections, correction_passes : int, float
-        Centrality corrections per step of that method, used if its matrix costs more than this many pairs of products.
-    aggregated, aggregated_sample : float
-        Least ratio of examples to sampled rows for which a kinked loss is solved on a sample, then on few rows and mean rows; and
-        the rows of that sample, as a multiple of (n√d)^(2/3).
-    working_set_steps, curved_steps : float
-        Proximal Newton steps over working sets for quadratic losses, and the factor on these steps for other losses.
-    used_share : float
-        Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
-    column_sweeps : float
-        Coordinate sweeps per proximal Newton step without a matrix.
-
-    switch_margin, limit_margin : float
-        A run changes its method if another is predicted to be cheaper by this factor for the remaining work; the second for a
-        dual method that would not end within the limit of epochs.
-    switch_window : int
-        Least number of steps of the loop over which the speed of the current method is measured.
-    restart_passes, fastest_pass : float
-        For a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
-        a pass is assumed to divide the gap.
-    renewed_sketches : float
-        Sketches per pass of sketched Newton that takes over near the optimum.
-    slowest_epoch : float
-        Least ln(factor) per epoch that is assumed for the current method.
-    rounding_gap : float
-        Relative gap below which a primal method that is stuck is not replaced by a dual one.
-    overrun, softmax_overrun : float
-        A primal method may be replaced after it has cost this multiple of its prediction; the same for softmax, whose sketches
-        lack the coupling between classes, which Newton's method has.
-
-    cheap_sketch, dear_sketch : float
-        Costs in passes: a cheaper sketch is renewed at every step; a more expensive one is computed only if steps are slow.
-    renewal_margin : float
-        For softmax: steps since the last sketch, and steps left, in multiples of the cost of a new Hessian for each class.
-    speed_window, shortest_wait, longest_wait : int
-        Steps over which the speed on a sketch is measured; and the least and the most steps before the first measurement.
-    fastest_step, slowest_step, stalled_step : float
-        Bounds on the ln(factor) by which the first steps on a new sketch are expected to divide the gap; and the least that is
-        assumed for further steps on a sketch, however slow they are.
-    noisy_decrement, noisy_step : float
-        A sketch is noisy if its first step leaves more than this fraction of gᵀB⁻¹g (far from the optimum; near it, more than
-        ``fastest_step`` says), or is shorter than this fraction of the Newton step.
-    unstable_step : float
-        The curvature changes quickly if a later step is shorter than this fraction of the Newton step.
-    light_sketch, dearest_sketch : float
-        Costs in passes: the limit for a first sketch of fewer rows than features, and the limit for any sketch.
-    refreshed_speed, resketch_margin : float
-        With fewer rows than features: factor by which recomputed weights speed up the steps, until it has been measured; and
-        the factor by which another sketch must be predicted to be cheaper than continuing.
-    rows_exponent : float
-        With fewer rows than features: the speed of conjugate gradient steps grows with this power of the rows.
-    sketch_rows : int
-        Rows per feature with which a sketch estimates the Hessian well.
-    sample_rows, sample_growth, sample_share : int, int, float
-        For a run that starts on samples of the rows: rows per unknown of the first, ratio of consecutive samples, and largest
-        share of all rows.
-    skipped_gap : float
-        A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
-    first_sample_steps, later_sample_steps : float
-        Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.
-    least_memory, most_memory, memory_share : int, int, float
-        Bounds on the number of L-BFGS correction pairs; between them, the number that costs this share of a pass.
-    always_square : int
-        Largest number of features for which a d×d Hessian is formed, however few the rows.
-    moment_features : int
-        Largest number of features for which paths of least squares use the moments of all features, however few the rows.
-    single_products : float
-        Least number of multiplications of a Gram matrix for which single precision is considered.
-
-    large_set_factor, most_together : float, int
-        For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs more
-        per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to this
-        number.
-    numpy_path_features : int
-        Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
-    path_entries : int
-        Limit on the entries of all matrices that the models of paths keep.
-    entry_path_cube : float
-        Paths of sparse features visit stored entries, instead of solving systems with the moments of all features, where the cube
-        of the number of features exceeds this multiple of the stored entries.
-    entry_fit : int
-        Largest number of stored entries for which one least-squares model with thresholds is fitted in one call of this kind;
-        passes over more of them use several threads.
-    largest_walk : int
-        Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
-    summed_features : int
-        Largest number of features whose matrix that model may compute at once.
-    wide_walk, wide_walk_share : int, float
-        Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
-        entries of X than this share of ``small_entries``.
-
-    kink_system, late_kink_gap, late_kink_factor : int, float, float
-        Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which it
-        may cost this multiple of the stage before it.
-    direct_multiplications : float
-        Largest number of multiplications for which the n×n or d×d Gram matrix is computed directly.
-    fewest_directions : int
-        Least number of affordable gradients for which a problem with n < d is first solved in the span of gradients.
-    fewest_rows : int
-        Least number of rows per feature for which least squares without a penalty sums its normal equations.
-    fold_decomposition : int
-        Largest number of features (in ``RidgeCV``, or examples) for which cross-validation solves each fold from d×d or n×n
-        moments.
-    spectrum_factors : int
-        Cholesky factors of a matrix that cost less than its eigenvalues and eigenvectors: these take as long as 13 to 17 of
-        them with 150 to 1000 rows, and as long as 6 with 50 rows.
-    fold_moments : int
-        Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
-    shared_margins : int
-        Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together: memory of
-        the workers for each array of margins (128 MiB). Shared passes took less time for all sizes measured.
-    fold_hessian, fold_hessian_passes : int, float
-        Limits on the features and the cost in passes of a Hessian that the values and folds of a logistic grid share.
-    fold_hessian_change : float
-        Σ|change|/Σ of the curvatures of the rows above which this Hessian is computed again. On tables of 300×10 to 20000×200,
-        0.2 to 0.5 take the same time, 0.1 up to a fifth more, and 0.7 half as long again.
-    cold_entries, cold_rows : int, int
-        Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w = 0:
-        certificates of their starts take longer than the steps that they save.
-    choice_size : int
-        Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
     """
 
-    rates: Rates = field(default_factory=Rates)
-    gpu: Rates = GPU
+    rates: Rates = field(default_factory=Rates)  # machine rates
+    gpu: Rates = GPU  # rates of a GPU, for data on a GPU
     # Limits of small problems
+    # Largest number of entries of X for which problems are solved directly on one dense block of rows.
     direct_entries: int = 1 << 20
+    # Largest numbers of rows and entries of X for which interior-point steps on fewer rows than features use one dense block.
     direct_rows: int = 1024
     direct_wide_entries: int = 1 << 23
+    # Factor by which interior-point steps on one dense block are faster than those by passes are predicted to be, and a
+    # margin.
     direct_gain: float = 8.0
+    # Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than
+    # ``small_entries`` entries; the second for sparse rows with few pairs of stored entries.
     direct_hessian: float = 6.4e7
     thin_hessian: float = 2.1e7
+    # Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
+    # systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
+    # faster.
     product_features: int = 64
     product_entries: int = 1 << 19
+    # Largest number of entries of a dense block for which Newton's method begins by conjugate gradients, where its Hessians
+    # are not cheap; the least number of rows for each feature for which this is done for losses that are piecewise quadratic
+    # or have no γ; and the least number of conjugate gradients that must cost as much as a Hessian.
     product_block: int = 1 << 20
     product_rows: float = 2.5
     fewest_products: int = 40
+    # Factor by which the conjugate gradients on sparse rows are predicted to be too many: frequent features have most of the
+    # trace of their Hessians.
     product_optimism: float = 2.0
+    # Systems solved to the wanted gap by these conjugate gradients that cost as much as a
+    # fit: all but the last are solved roughly. And the most of them in a system of a logistic loss with fewer examples than
+    # features.
     product_systems: float = 2.0
+    fitted_products: float = 10.0
+    # Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call, without the
+    # certificates and comparisons of the loop: beyond, these take little of the time.
     round_entries: int = 1 << 19
+    # Least number of features for each example for this; and the ratio of the mean of ‖a_i‖² to λn from which on a penalty is
+    # weak.
     round_features: float = 1.0
     round_conditioning: float = 4.0
-    fitted_products: float = 10.0
+    # Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
+    # block, by L-BFGS from a d×d Gram matrix.
     class_features: int = 512
     class_blocks: int = 2
+    # Least ratio of examples times classes to features for which it is solved so with more features than examples.
     class_coordinates: float = 2.0
+    # Examples times classes up to which, with more features than examples, Newton's method solves softmax on the span of the
+    # rows; and examples up to which L-BFGS does, beyond.
     class_newton: int = 128
     class_rows: int = 1024
+    # Least number of L-BFGS steps of softmax before a new Hessian, and the number of features for which the Hessians of all
+    # classes cost one pass.
     class_passes: int = 5
     class_hessian: float = 8.0
+    # Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     dense_pairs: float = 0.02
+    # Largest number of entries of X, times the number of models, for which Newton steps of small models are batched.
     together_entries: int = 1 << 17
+    # Largest number of entries of X for which interior-point steps of several models are batched.
     kinks_together: int = 1 << 13
+    # Entries of dense and of sparse rows for each thread that is counted on.
     thread_entries: int = 1 << 19
     sparse_thread_entries: int = 1 << 17
+    # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
     small_entries: int = 1 << 17
+    # Largest number of features for which Newton's method on small data factorises the d×d Hessian of one dense block, in
+    # well under a millisecond.
     one_block_features: int = 256
+    # Largest number of features for which block coordinate descent over the features of several columns runs in NumPy.
     numpy_features: int = 32
+    # Largest number of features for which Huber's regression takes Newton steps in all variables, for d ≤ n and for d > n.
     joint_scale_features: int = 2000
     joint_scale_wide_features: int = 500
+    # Rows per feature from which small data with more than ``one_block_features`` take these steps on one dense block.
     joint_scale_rows: float = 1.5
+    # Largest number of examples for which a NumPy round of SDNA takes all of them as one block.
     numpy_single_block: int = 512
-    numpy_block: int = 256
+    numpy_block: int = 256  # examples per NumPy round of SDNA on larger data
+    # Examples per NumPy round of minibatch SDCA: few, since more of them shorten its steps, but more than one, for a round
+    # takes as long in the interpreter as the arithmetic of many examples.
     numpy_sdca_block: int = 16
+    # Examples per round of SDNA on dense rows that exceed the cache, and the least number with a regularizer whose ∇g* is
+    # computed for all features at once.
     dense_block: int = 8
-    norm_sample: int = 256
-    overlap_sample: int = 64
-    largest_conditioning: float = 1e100
+    norm_sample: int = 256  # number of sampled rows from which the mean squared norm of all rows is estimated
+    overlap_sample: int = 64  # number of sampled rows from which the mean squared cosine between rows is estimated
+    largest_conditioning: float = 1e100  # upper limit on the estimated conditioning, so that predictions stay finite
+    # Share of nonzero entries above which sparse rows that fit in the cache are made dense.
     expanded_share: float = 1.0 / 3.0
+    # Least number of features for which a fit stores dense rows by their nonzero entries, if at most ``thin_share`` of all
+    # entries are nonzero.
     entry_features: int = 256
     # Predicted effort
-    predicted_gap: float = 1e-6
-    starting_gap: float = 3.0
-    newton_passes: float = 8.0
+    predicted_gap: float = 1e-6  # relative gap to which the effort of smooth losses is predicted
+    starting_gap: float = 3.0  # logarithm of the relative gap at w = 0 as a multiple of the conditioning
+    newton_passes: float = 8.0  # passes of Newton's method from w = 0 to a relative gap of 1e-6
+    # Passes of Newton's method near the optimum, for a quadratic loss, and on the dual with all examples in one block.
     last_passes: float = 2.0
-    near_passes: float = 4.0
-    certificate_passes: float = 3.0
+    near_passes: float = 4.0  # same from the solution of a similar problem (warm start)
+    certificate_passes: float = 3.0  # passes for certificates and for the first evaluation
+    # Number of selections of rows by their weights that take as long, apart from reading the weights, as the call of a pass.
     selections_per_call: float = 3.0
+    # Sketches per run of sketched Newton from w = 0; and for quadratic losses, or from the solution of a similar problem.
     sketches: float = 5.0
     settled_sketches: float = 1.5
+    # A step on a sketch of more rows than features divides the gap by this power of √(rows/features).
     sketch_power: float = 1.5
-    doublings: int = 6
+    doublings: int = 6  # sizes of sketches that are compared, each with twice the rows of the one before
+    # If a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: the least number of
+    # passes it then takes; the share of badly conditioned runs that need a sketch later; and the multiple of these passes
+    # that the bound of conjugate gradients exceeds in a badly conditioned run.
     diagonal_passes: float = 25.0
     sketch_needed: float = 1.0 / 3.0
     slow_diagonal: float = 4.0
+    # For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     changed_rows: float = 0.1
+    # Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
+    # per root · √K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of ln(1 + E[a_j²]/λ)
+    # over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the way. A
+    # direction that all classes share has the curvature λ only; if the features have equal scales, a few L-BFGS corrections
+    # cover all these directions.
     softmax_passes: float = 1.0
     softmax_passes_per_root: float = 4.5
     softmax_slowdown: float = 3.0
     softmax_spread: float = 1.5
-    softmax_hard: float = 100.0
+    softmax_hard: float = 100.0  # passes p by this formula become p(1 + p/hard): hard problems take more than it says
+    # The time of its steps as a multiple of a pass: solves, corrections and certificates included.
     softmax_step: float = 2.0
+    # Newton steps for softmax from w = 0 to a relative gap of 1e-6: steps + factor · ln(conditioning).
     softmax_steps: float = 3.0
     softmax_steps_per_log: float = 0.6
+    # For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
     paired_rows: float = 0.4
+    # Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
     epochs_fixed: float = 4.0
     epochs_per_conditioning: float = 2.5
-    numpy_epoch_passes: float = 10.0
-    kinked_epochs: float = 6.0
+    numpy_epoch_passes: float = 10.0  # passes that cost as much as the products with X in an epoch of NumPy rounds
+    kinked_epochs: float = 6.0  # factor on these epochs if the regularizer has kinks or bounds
+    # Epochs of dual rounds on a piecewise linear loss, without smoothing, to a relative gap of 1e-4: fixed + factor ·
+    # √(R/λn), with the mean R of c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: actual numbers are 0.2 to 4 times the
+    # prediction.
     kinked_rounds_fixed: float = 6.0
     kinked_rounds_per_root: float = 15.0
+    # "auto" begins with this many epochs of SDNA, if they cost at most this share of the primal method's cost: on sparse
+    # data, and on dense data with fewer rows than this multiple of the features.
     trial_epochs: float = 3.0
     trial_share: float = 0.15
     trial_rows: float = 1.6
+    # Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
     smoothing_stages: float = 40.0
+    # Number of reads of rows on disk with smoothed losses, and with the interior-point method (``benchmarks/DISK.md``).
     smoothing_reads: float = 45.0
     interior_reads: float = 110.0
-    kinked_trial_epochs: float = 10.0
+    kinked_trial_epochs: float = 10.0  # epochs of dual rounds on a loss with kinks after which their speed is known
+    # Steps of the interior-point method to a relative gap of 1e-6; and in
+    # each, pairs of products with X and its transpose (refinements included), and operations on a row's slopes that cost
+    # about as much as its loss.
     interior_steps: float = 18.0
     interior_passes: float = 4.0
+    interior_vectors: float = 20.0
+    # Centrality corrections per step of that method, used if its matrix costs more than this many pairs of products.
     interior_corrections: int = 2
     correction_passes: float = 6.0
-    interior_vectors: float = 20.0
+    # Least ratio of examples to sampled rows for which a kinked loss is solved on a sample, then on few rows and mean rows;
+    # and the rows of that sample, as a multiple of (n√d)^(2/3).
     aggregated: float = 4.0
     aggregated_sample: float = 2.0
+    # Proximal Newton steps over working sets for quadratic losses, and the factor on these steps for other losses.
     working_set_steps: float = 8.0
     curved_steps: float = 2.0
+    # Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
     used_share: float = 0.25
-    column_sweeps: float = 15.0
+    column_sweeps: float = 15.0  # coordinate sweeps per proximal Newton step without a matrix
     # Switching between methods
+    # A run changes its method if another is predicted to be cheaper by this factor for the remaining work; the second for a
+    # dual method that would not end within the limit of epochs.
     switch_margin: float = 1.3
     limit_margin: float = 0.05
-    switch_window: int = 2
+    switch_window: int = 2  # least number of steps of the loop over which the speed of the current method is measured
+    # For a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by
+    # which a pass is assumed to divide the gap.
     restart_passes: float = 5.0
     fastest_pass: float = 3.0
-    renewed_sketches: float = 0.25
-    slowest_epoch: float = 1e-3
-    rounding_gap: float = 1e-12
+    renewed_sketches: float = 0.25  # sketches per pass of sketched Newton that takes over near the optimum
+    slowest_epoch: float = 1e-3  # least ln(factor) per epoch that is assumed for the current method
+    rounding_gap: float = 1e-12  # relative gap below which a primal method that is stuck is not replaced by a dual one
+    # A primal method may be replaced after it has cost this multiple of its prediction; the same for softmax, whose sketches
+    # lack the coupling between classes, which Newton's method has.
     overrun: float = 3.0
     softmax_overrun: float = 1.0
     # Sketches
+    # Costs in passes: a cheaper sketch is renewed at every step; a more expensive one is computed only if steps are slow.
     cheap_sketch: float = 0.5
     dear_sketch: float = 4.0
+    # For softmax: steps since the last sketch, and steps left, in multiples of the cost of a new Hessian for each class.
     renewal_margin: float = 2.0
+    # Steps over which the speed on a sketch is measured; and the least and the most steps before the first measurement.
     speed_window: int = 4
     shortest_wait: int = 2
     longest_wait: int = 8
+    # Bounds on the ln(factor) by which the first steps on a new sketch are expected to divide the gap; and the least that is
+    # assumed for further steps on a sketch, however slow they are.
     fastest_step: float = 3.0
     slowest_step: float = 0.5
     stalled_step: float = 0.01
+    # A sketch is noisy if its first step leaves more than this fraction of gᵀB⁻¹g (far from the optimum; near it, more than
+    # ``fastest_step`` says), or is shorter than this fraction of the Newton step.
     noisy_decrement: float = 0.5
     noisy_step: float = 1e-3
+    # The curvature changes quickly if a later step is shorter than this fraction of the Newton step.
     unstable_step: float = 0.1
+    # Costs in passes: the limit for a first sketch of fewer rows than features, and the limit for any sketch.
     light_sketch: float = 2.0
     dearest_sketch: float = 100.0
+    # With fewer rows than features: factor by which recomputed weights speed up the steps, until it has been measured; and
+    # the factor by which another sketch must be predicted to be cheaper than continuing.
     refreshed_speed: float = 1.5
     resketch_margin: float = 1.2
+    # With fewer rows than features: the speed of conjugate gradient steps grows with this power of the rows.
     rows_exponent: float = 0.4
-    sketch_rows: int = 4
+    sketch_rows: int = 4  # rows per feature with which a sketch estimates the Hessian well
+    # For a run that starts on samples of the rows: rows per unknown of the first, ratio of consecutive samples, and largest
+    # share of all rows.
     sample_rows: int = 64
     sample_growth: int = 4
     sample_share: float = 1.0 / 8.0
+    # A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
     skipped_gap: float = 0.6
+    # Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.
     first_sample_steps: float = 4.0
     later_sample_steps: float = 1.25
+    # Bounds on the number of L-BFGS correction pairs; between them, the number that costs this share of a pass.
     least_memory: int = 10
     most_memory: int = 40
     memory_share: float = 0.5
-    always_square: int = 128
+    always_square: int = 128  # largest number of features for which a d×d Hessian is formed, however few the rows
+    # Largest number of features for which paths of least squares use the moments of all features, however few the rows.
     moment_features: int = 256
+    # Least number of multiplications of a Gram matrix for which single precision is considered.
     single_products: float = float(1 << 22)
     # Working sets
+    # For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs
+    # more per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to
+    # this number.
     large_set_factor: float = 3.0
     most_together: int = 2000
+    # Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
     numpy_path_features: int = 24
-    path_entries: int = 1 << 27
+    path_entries: int = 1 << 27  # limit on the entries of all matrices that the models of paths keep
+    # Paths of sparse features visit stored entries, instead of solving systems with the moments of all features, where the
+    # cube of the number of features exceeds this multiple of the stored entries.
     entry_path_cube: float = 2000.0
+    # Largest number of stored entries for which one least-squares model with thresholds is fitted in one call of this kind;
+    # passes over more of them use several threads.
     entry_fit: int = 1 << 21
+    # Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
     largest_walk: int = 2000
-    summed_features: int = 256
+    summed_features: int = 256  # largest number of features whose matrix that model may compute at once
+    # Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
+    # entries of X than this share of ``small_entries``.
     wide_walk: int = 32
     wide_walk_share: float = 0.25
     # Direct solutions
+    # Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which it may
+    # cost this multiple of the stage before it.
     kink_system: int = 2000
     late_kink_gap: float = 1e-8
     late_kink_factor: float = 4.0
+    # Largest number of multiplications for which the n×n or d×d Gram matrix is computed directly.
     direct_multiplications: float = 1e9
+    # Least number of affordable gradients for which a problem with n < d is first solved in the span of gradients.
     fewest_directions: int = 5
+    # Least number of rows per feature for which least squares without a penalty sums its normal equations.
     fewest_rows: int = 8
+    # Largest number of features (in ``RidgeCV``, or examples) for which cross-validation solves each fold from d×d or n×n
+    # moments.
     fold_decomposition: int = 1500
+    # Cholesky factors of a matrix that cost less than its eigenvalues and eigenvectors: these take as long as 13 to 17 of
+    # them with 150 to 1000 rows, and as long as 6 with 50 rows.
     spectrum_factors: int = 10
+    # Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
     fold_moments: int = 1 << 25
+    # Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together: memory of
+    # the workers for each array of margins (128 MiB). Shared passes took less time for all sizes measured.
     shared_margins: int = 1 << 24
+    # Limits on the features and the cost in passes of a Hessian that the values and folds of a logistic grid share.
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
+    # Σ|change|/Σ of the curvatures of the rows above which this Hessian is computed again. On tables of 300×10 to 20000×200,
+    # 0.2 to 0.5 take the same time, 0.1 up to a fifth more, and 0.7 half as long again.
     fold_hessian_change: float = 0.3
+    # Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w =
+    # 0: certificates of their starts take longer than the steps that they save.
     cold_entries: int = 1 << 15
     cold_rows: int = 4
+    # Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
     choice_size: int = 2000
 
 

@@ -10,101 +10,70 @@ class Crossovers:
     """Sizes from which on one way of computing the same takes less time than another.
 
     They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: no rates of a machine.
-
-    Attributes
-    ----------
-    largest_matrix : int
-        Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
-    updated_share : float
-        Largest share of the weighted rows whose weight may have changed for a sum over rows to be updated, not computed anew.
-
-    active_share : float
-        Largest share of the examples that are active for sweeps over these alone; above it a full sweep costs little more.
-    quick_rounds : float
-        Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
-        joint steps: one costs several epochs, and 20 and more where many examples are free.
-    round_steps : int
-        Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps too.
-
-    undecided_share, undecided_entries : float, int
-        Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
-        remains, and if they have so many entries.
-    narrowed_entries : int
-        Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
-        arithmetic.
-    heavy_feature, heavy_trace : float
-        Ratio of a diagonal entry of the Hessian to their mean from which on its feature is heavy, and the share of the trace of
-        heavy features from which on conjugate gradients are scaled by the diagonal. Where all features are about as frequent,
-        scaling delays the decrease of the gap.
-    factorised_unknowns, factorised_features : int
-        Coefficients of several outputs in use up to which a Newton step on one dense block factorises its matrix, and features in
-        use up to which it factorises two matrices with a row for each of them; beyond, conjugate gradients need one of these.
-
-    least_set : int
-        Number of features of a working set whose matrix is always formed.
-    exchanged_coordinates : int
-        Coordinates of a model on a path up to which single ones become zero or nonzero, with a linear system for each, before
-        proximal point steps are tried.
-    gathered_features : int
-        Features up to which all are gathered at once from one dense block.
-    gathered_products : int
-        Largest number of multiplications n d² for which all features that violate the conditions are gathered from a block with
-        d ≤ n, if there are more than ``least_set``.
-    walk_share : float
-        Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
-    shared_share : float
-        Sum of what each feature explains alone, as a fraction of the squares of the targets, up to which most features with such
-        a slope are expected to be used: of independent features it is at most one.
-    wide_matrix : int
-        Number of features whose matrix is formed even if they are more than the rows of one dense block.
-    path_ladder : float
-        Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
-    thin_share : float
-        Share of nonzero entries up to which gathered features stay sparse.
-    matrix_entries : float
-        A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
-    kernel_coordinates : int
-        Coordinates of a working set up to which one kernel does sweeps and Newton steps; beyond it, LAPACK factorises faster.
-    sweeps_divisor, joint_sweeps_divisor : float
-        Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps over this number;
-        the second for several outputs, whose sweeps are over blocks.
-    joint_factor : int
-        Features in use up to which a Newton step over several outputs factorises its matrix.
-    sparse_sweeps, dense_sweeps : int
-        Sweeps over sparse features, and over dense ones, for one strength of a path, after which matrices are formed for the
-        weaker ones: the features in use are so correlated that coordinate descent converges slowly.
     """
 
     # Matrices
+    # Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     largest_matrix: int = 4000
+    # Largest share of the weighted rows whose weight may have changed for a sum over rows to be updated, not computed anew.
     updated_share: float = 0.5
     # Dual rounds
+    # Largest share of the examples that are active for sweeps over these alone; above it a full sweep costs little more.
     active_share: float = 0.7
+    # Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
+    # joint steps: one costs several epochs, and 20 and more where many examples are free.
     quick_rounds: float = 0.05
+    # Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps
+    # too.
     round_steps: int = 16
     # Steps on one dense block
+    # Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of the rows
+    # remains, and if they have so many entries.
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
+    # Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
+    # arithmetic.
     narrowed_entries: int = 1 << 15
+    # Ratio of a diagonal entry of the Hessian to their mean from which on its feature is heavy, and the share of the trace of
+    # heavy features from which on conjugate gradients are scaled by the diagonal. Where all features are about as frequent,
+    # scaling delays the decrease of the gap.
     heavy_feature: float = 4.0
     heavy_trace: float = 0.25
+    # Coefficients of several outputs in use up to which a Newton step on one dense block factorises its matrix, and features
+    # in use up to which it factorises two matrices with a row for each of them; beyond, conjugate gradients need one of
+    # these.
     factorised_unknowns: int = 60
     factorised_features: int = 64
     # Working sets
-    least_set: int = 64
+    least_set: int = 64  # number of features of a working set whose matrix is always formed
+    # Coordinates of a model on a path up to which single ones become zero or nonzero, with a linear system for each, before
+    # proximal point steps are tried.
     exchanged_coordinates: int = 32
-    gathered_features: int = 16
+    gathered_features: int = 16  # features up to which all are gathered at once from one dense block
+    # Largest number of multiplications n d² for which all features that violate the conditions are gathered from a block with
+    # d ≤ n, if there are more than ``least_set``.
     gathered_products: int = 1 << 22
+    # Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
     walk_share: float = 0.7
+    # Sum of what each feature explains alone, as a fraction of the squares of the targets, up to which most features with
+    # such a slope are expected to be used: of independent features it is at most one.
     shared_share: float = 2.0
+    # Number of features whose matrix is formed even if they are more than the rows of one dense block.
     wide_matrix: int = 512
+    # Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
     path_ladder: float = 0.3
-    thin_share: float = 0.05
+    thin_share: float = 0.05  # share of nonzero entries up to which gathered features stay sparse
+    # A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
     matrix_entries: float = 2.0
+    # Coordinates of a working set up to which one kernel does sweeps and Newton steps; beyond it, LAPACK factorises faster.
     kernel_coordinates: int = 1 << 10
+    # Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps over this number;
+    # the second for several outputs, whose sweeps are over blocks.
     sweeps_divisor: float = 36.0
     joint_sweeps_divisor: float = 4.0
-    joint_factor: int = 1500
+    joint_factor: int = 1500  # features in use up to which a Newton step over several outputs factorises its matrix
+    # Sweeps over sparse features, and over dense ones, for one strength of a path, after which matrices are formed for the
+    # weaker ones: the features in use are so correlated that coordinate descent converges slowly.
     sparse_sweeps: int = 5000
     dense_sweeps: int = 300
 
@@ -119,25 +88,15 @@ USUAL = Crossovers()
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many coordinates a step takes, and whether it forms their matrix: comparisons of costs, made by the planner.
+    """How many coordinates a step takes, and whether it forms their matrix: comparisons of costs, made by the planner."""
 
-    Attributes
-    ----------
-    every : bool
-        Whether each step is over all coordinates.
-    least, most : int
-        Minimum and maximum number of coordinates of a working set; zero if all take part.
-    tuning : Crossovers
-        The tuned numbers of the solver.
-    rough : int, optional
-        Number of features from which on a Newton step costs more than a pass: models of so many are solved roughly while others
-        may be missing.
-    """
-
-    every: bool
+    every: bool  # whether each step is over all coordinates
+    # Minimum and maximum number of coordinates of a working set; zero if all take part.
     least: int
     most: int
-    tuning: Crossovers = USUAL
+    tuning: Crossovers = USUAL  # tuned numbers of the solver
+    # Number of features from which on a Newton step costs more than a pass: models of so many are solved roughly while others
+    # may be missing.
     rough: int | None = None
 
     def is_rough(self, features: int) -> bool:

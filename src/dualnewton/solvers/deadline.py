@@ -18,14 +18,9 @@ class Deadline:
 
     The clock only decides when the work stops. The pieces of work between two checks depend on sizes alone, so that a run which
     stops before its deadline has the same bits as a run without one.
-
-    Attributes
-    ----------
-    at : float
-        The time, by ``time.perf_counter``.
     """
 
-    at: float = math.inf
+    at: float = math.inf  # time, by ``time.perf_counter``
 
     def is_over(self) -> bool:
         """Whether the time has passed."""

@@ -18,18 +18,11 @@ LARGEST_CODE = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """The training and the test rows of each split.
+    """The training and the test rows of each split."""
 
-    Attributes
-    ----------
-    counts : array of shape (folds, n)
-        How often each row is in the training set: 0 or 1, or more if the splitter repeats rows.
-    tests : list of integer arrays
-        The test rows.
-    """
-
+    # (folds, n) How often each row is in the training set: 0 or 1, or more if the splitter repeats rows.
     counts: np.ndarray
-    tests: list[np.ndarray]
+    tests: list[np.ndarray]  # test rows
 
     @classmethod
     def of(cls, splits: Iterable[tuple[Any, Any]], n: int, sample_weight: np.ndarray | None = None) -> Folds:

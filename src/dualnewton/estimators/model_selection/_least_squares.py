@@ -204,22 +204,13 @@ class ByExamples:
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
-    """The leave-one-out errors, and the models of all rows.
+    """The leave-one-out errors, and the models of all rows."""
 
-    Attributes
-    ----------
-    errors : array of shape (alphas, n, K)
-        y_i minus the prediction of the model without row i.
-    W, b : arrays of shape (alphas, K, d) and (alphas, K)
-        The models of all rows.
-    decomposed : bool
-        Whether they come from one eigendecomposition, not from a factor for each alpha.
-    """
-
-    errors: np.ndarray
+    errors: np.ndarray  # (alphas, n, K) y_i minus the prediction of the model without row i
+    # (alphas, K, d) The models of all rows.
     W: np.ndarray
     b: np.ndarray
-    decomposed: bool = True
+    decomposed: bool = True  # whether they come from one eigendecomposition, not from a factor for each alpha
 
 
 def leave_one_out(

@@ -51,25 +51,14 @@ FINE = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The models of the folds for some alphas.
+    """The models of the folds for some alphas."""
 
-    Attributes
-    ----------
-    W, b : arrays of shape (alphas, folds, d) and (alphas, folds)
-        The models.
-    outcomes : list of lists of Outcome
-        Their certificates.
-    final : callable
-        Returns the results of all rows for one of the alphas.
-    starts : array of shape (alphas, models, d), optional
-        From where the paths of each alpha may begin again.
-    """
-
+    # (alphas, folds, d) The models.
     W: np.ndarray
     b: np.ndarray
-    outcomes: list[list[Outcome]]
-    final: Callable[[int], list[Result]]
-    starts: np.ndarray | None = None
+    outcomes: list[list[Outcome]]  # their certificates
+    final: Callable[[int], list[Result]]  # returns the results of all rows for one of the alphas
+    starts: np.ndarray | None = None  # (alphas, models, d) from where the paths of each alpha may begin again
 
     def __len__(self) -> int:
         return len(self.W)
@@ -83,20 +72,11 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class _Models:
-    """The models of all folds at some λ.
+    """The models of all folds at some λ."""
 
-    Attributes
-    ----------
-    problems : sequence of Problem
-        The problem of each fold, with some λ.
-    lams : array of shape (values,)
-        The values of λ.
-    W, b : arrays of shape (values, folds, d) and (values, folds)
-        The models; a model that misses the tolerance is replaced.
-    """
-
-    problems: Sequence[Problem]
-    lams: np.ndarray
+    problems: Sequence[Problem]  # problem of each fold, with some λ
+    lams: np.ndarray  # (values,) values of λ
+    # (values, folds, d) The models; a model that misses the tolerance is replaced.
     W: np.ndarray
     b: np.ndarray
 

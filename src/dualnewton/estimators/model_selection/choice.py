@@ -30,24 +30,12 @@ UNKNOWN: Interval = (-math.inf, math.inf)
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Predictions for the held-out rows of a fold, with their targets.
+    """Predictions for the held-out rows of a fold, with their targets."""
 
-    Attributes
-    ----------
-    margins : array of shape (rows,)
-        z.
-    y : array of shape (rows,)
-        Targets; for two classes −1 and +1.
-    omega : array of shape (rows,)
-        Weights that sum to one.
-    steepness : float
-        Largest change of a loss per unit of change of the margins.
-    """
-
-    margins: np.ndarray
-    y: np.ndarray
-    omega: np.ndarray
-    steepness: float = 1.0
+    margins: np.ndarray  # (rows,) z
+    y: np.ndarray  # (rows,) targets; for two classes −1 and +1
+    omega: np.ndarray  # (rows,) weights that sum to one
+    steepness: float = 1.0  # largest change of a loss per unit of change of the margins
 
     @classmethod
     def of_classes(cls, margins: np.ndarray, labels: np.ndarray, omega: np.ndarray) -> Held:

@@ -27,18 +27,10 @@ WELL_BELOW = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """All rows of small data as float64 arrays, which the problems of a fit share.
+    """All rows of small data as float64 arrays, which the problems of a fit share."""
 
-    Attributes
-    ----------
-    data : Data
-        The data.
-    crossovers : Crossovers
-        The tuned numbers by which its solvers choose between two ways of computing the same.
-    """
-
-    data: Data
-    crossovers: Crossovers = USUAL
+    data: Data  # data
+    crossovers: Crossovers = USUAL  # tuned numbers by which its solvers choose between two ways of computing the same
 
     @cached_property
     def kept(self) -> dict[Any, Any]:
@@ -81,25 +73,14 @@ def weighted_sums(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class Found(NamedTuple):
-    """The point where a direct solver ended.
+    """The point where a direct solver ended."""
 
-    Attributes
-    ----------
-    w, intercept : array, float (or array of shape (K,))
-        The model.
-    steps : int
-        Linear systems solved.
-    alpha : array, optional
-        A dual point, where the solver has a better one than −φ′(z).
-    scale : float, optional
-        σ, where a scale of the residuals is fitted.
-    """
-
+    # (K,) The model.
     w: np.ndarray
     intercept: Any
-    steps: int
-    alpha: np.ndarray | None = None
-    scale: float | None = None
+    steps: int  # linear systems solved
+    alpha: np.ndarray | None = None  # dual point, where the solver has a better one than −φ′(z)
+    scale: float | None = None  # σ, where a scale of the residuals is fitted
 
     def point(self) -> Any:
         """Return the point as an object that has the problem certify it."""

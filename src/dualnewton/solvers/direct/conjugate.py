@@ -125,34 +125,17 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """The Newton system at a point, with unknowns of shape (d,) or (d, K).
+    """The Newton system at a point, with unknowns of shape (d,) or (d, K)."""
 
-    Attributes
-    ----------
-    risk : Risk
-        The objective.
-    at : Point
-        The point.
-    curved : callable
-        t ↦ φ″t.
-    ridge, halves : arrays of shape (d,) or (d, 1)
-        λn v_j and 1/(2 λn v_j).
-    means : array or float
-        Weighted means of the squares of the features, if the system is scaled by its diagonal; else 0.
-    inverse : array
-        The inverse of the diagonal, or of the ridge.
-    of_intercept : float or array of shape (K, K)
-        (Σ φ″_i)⁻¹; zero without an intercept.
-    """
-
-    risk: Risk
-    at: Point
-    curved: Callable[[np.ndarray], np.ndarray]
+    risk: Risk  # objective
+    at: Point  # point
+    curved: Callable[[np.ndarray], np.ndarray]  # t ↦ φ″t
+    # (d,) λn v_j and 1/(2 λn v_j).
     ridge: np.ndarray
     halves: np.ndarray
-    means: Any
-    inverse: np.ndarray
-    of_intercept: Any
+    means: Any  # weighted means of the squares of the features, if the system is scaled by its diagonal; else 0
+    inverse: np.ndarray  # inverse of the diagonal, or of the ridge
+    of_intercept: Any  # (K, K) (Σ φ″_i)⁻¹; zero without an intercept
 
     @classmethod
     def of(cls, risk: Risk, at: Point, block: Block, first: System | None) -> System:

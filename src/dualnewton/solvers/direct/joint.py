@@ -50,24 +50,12 @@ IN_VAIN = 3
 
 
 class Goal(NamedTuple):
-    """Stopping rule of the minimisation over the features gathered: one of two bounds must hold.
+    """Stopping rule of the minimisation over the features gathered: one of two bounds must hold."""
 
-    Attributes
-    ----------
-    violation : float
-        The largest violation of the optimality conditions.
-    gap : float
-        P − D over these features, as a fraction of P. It is computed where no violation exceeds ``close``.
-    close : float
-        A violation that is a small fraction of the threshold.
-    losses : float
-        The losses at the start.
-    """
-
-    violation: float
-    gap: float
-    close: float
-    losses: float
+    violation: float  # largest violation of the optimality conditions
+    gap: float  # P − D over these features, as a fraction of P. It is computed where no violation exceeds ``close``.
+    close: float  # violation that is a small fraction of the threshold
+    losses: float  # losses at the start
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:

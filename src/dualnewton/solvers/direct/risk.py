@@ -52,30 +52,14 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Risk:
-    """n P over all rows of a block, or over a sample of them.
+    """n P over all rows of a block, or over a sample of them."""
 
-    Attributes
-    ----------
-    rows : array or CSR array of shape (n, d), or array of shape (n, d + 1)
-        a_i, or ã_i.
-    vectors : RowVectors
-        Labels, weights and offsets.
-    loss : Loss
-        φ.
-    ridge : array of shape (K m,)
-        λn v_j for each feature and 0 for the intercept, of each column; m is d or d + 1.
-    halves : array of shape (K m,)
-        1/(2 ridge_j), and 0 for an intercept.
-    free : bool
-        Whether there is an intercept.
-    """
-
-    rows: Any
-    vectors: RowVectors
-    loss: Loss
-    ridge: np.ndarray
-    halves: np.ndarray
-    free: bool
+    rows: Any  # (n, d) a_i, or ã_i
+    vectors: RowVectors  # labels, weights and offsets
+    loss: Loss  # φ
+    ridge: np.ndarray  # (K m,) λn v_j for each feature and 0 for the intercept, of each column; m is d or d + 1
+    halves: np.ndarray  # (K m,) 1/(2 ridge_j), and 0 for an intercept
+    free: bool  # whether there is an intercept
 
     @classmethod
     def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:

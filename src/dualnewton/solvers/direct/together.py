@@ -97,32 +97,15 @@ def _accepted(at: Points, new: Points, way: np.ndarray, slopes: np.ndarray) -> n
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """What the models are fitted to.
+    """What the models are fitted to."""
 
-    Attributes
-    ----------
-    loss : Loss
-        Of one column.
-    d : int
-        Number of features.
-    columns : array of shape (m, n)
-        The features, and a row of ones for the intercept, if there is one.
-    ridge : array of shape (K, m)
-        λn v_j, and 0 for the intercept.
-    halves : array of shape (K, d)
-        1/(2 ridge_j).
-    y : array of shape (K, n)
-        Labels.
-    c, o : array of shape (K, n), optional
-        Weights and offsets.
-    """
-
-    loss: Loss
-    d: int
-    columns: np.ndarray
-    ridge: np.ndarray
-    halves: np.ndarray
-    y: np.ndarray
+    loss: Loss  # of one column
+    d: int  # number of features
+    columns: np.ndarray  # (m, n) features, and a row of ones for the intercept, if there is one
+    ridge: np.ndarray  # (K, m) λn v_j, and 0 for the intercept
+    halves: np.ndarray  # (K, d) 1/(2 ridge_j)
+    y: np.ndarray  # (K, n) labels
+    # (K, n) Weights and offsets.
     c: np.ndarray | None
     o: np.ndarray | None
 

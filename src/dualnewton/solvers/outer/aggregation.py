@@ -46,29 +46,18 @@ KEEP = -1
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state of one model.
+    """The state of one model."""
 
-    Attributes
-    ----------
-    w, intercept, alpha
-        The model, and a dual point of all examples.
-    rows : array of int, optional
-        The sample, while its problem is solved.
-    groups : array of shape (n,), optional
-        The group of each example, which is the number of kinks below its margin, or KEEP; None before the sample is solved.
-    kept : int
-        The number of kept examples.
-    settled : bool
-        Whether all margins were in the pieces of their groups.
-    """
-
+    # The model, and a dual point of all examples.
     w: np.ndarray
     intercept: Any
     alpha: np.ndarray
-    rows: np.ndarray | None = None
+    rows: np.ndarray | None = None  # sample, while its problem is solved
+    # (n,) The group of each example, which is the number of kinks below its margin, or KEEP; None before the sample is
+    # solved.
     groups: np.ndarray | None = None
-    kept: int = 0
-    settled: bool = False
+    kept: int = 0  # number of kept examples
+    settled: bool = False  # whether all margins were in the pieces of their groups
 
 
 @dataclass

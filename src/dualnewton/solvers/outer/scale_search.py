@@ -234,27 +234,16 @@ class ScaleSearch(OuterMethod):
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales that were tried, and the next: a secant method on log σ, kept within a bracket.
+    """The scales that were tried, and the next: a secant method on log σ, kept within a bracket."""
 
-    Attributes
-    ----------
-    scale : float
-        The next scale to try.
-    tiny : float
-        A best scale of at most this is treated as zero, if it decreases; −1 once zero has been tried.
-    low, high : float
-        The bracket of log σ.
-    points : tuple of (float, float)
-        The last two log σ, each with the logarithm of the best scale for its residuals over σ.
-    falls : int
-        Consecutive fits whose residuals have a best scale below half their scale, and steps that halved the scale.
-    """
-
-    scale: float
-    tiny: float
+    scale: float  # next scale to try
+    tiny: float  # best scale of at most this is treated as zero, if it decreases; −1 once zero has been tried
+    # The bracket of log σ.
     low: float = -math.inf
     high: float = math.inf
+    # The last two log σ, each with the logarithm of the best scale for its residuals over σ.
     points: tuple[tuple[float, float], ...] = ()
+    # Consecutive fits whose residuals have a best scale below half their scale, and steps that halved the scale.
     falls: int = 0
 
     def after(self, found: float) -> Scales:

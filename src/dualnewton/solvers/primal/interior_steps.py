@@ -85,31 +85,16 @@ INSIDE, APART = 0.1, 1.0
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The losses of some examples as sums over kinks.
+    """The losses of some examples as sums over kinks."""
 
-    Attributes
-    ----------
-    system : System
-        Products with the examples, and the linear systems of the steps.
-    kinks, jumps : arrays of shape (M, n)
-        k_im without the offset, and J_im.
-    least : array of shape (n,)
-        Slopes left of all kinks.
-    c : array of shape (n,), optional
-        Weights, if they are not all one.
-    live : array of shape (n,) of bool, optional
-        The examples of positive weight, if others are among them; these do not move.
-    fixed : array, optional
-        Σ c_i ã_i (slope) of the examples that are left out, if there are any.
-    """
-
-    system: Any
+    system: Any  # products with the examples, and the linear systems of the steps
+    # (M, n) k_im without the offset, and J_im.
     kinks: np.ndarray
     jumps: np.ndarray
-    least: np.ndarray
-    c: np.ndarray | None
-    live: np.ndarray | None = None
-    fixed: np.ndarray | None = None
+    least: np.ndarray  # (n,) slopes left of all kinks
+    c: np.ndarray | None  # (n,) weights, if they are not all one
+    live: np.ndarray | None = None  # (n,) examples of positive weight, if others are among them; these do not move
+    fixed: np.ndarray | None = None  # Σ c_i ã_i (slope) of the examples that are left out, if there are any
 
     @cached_property
     def count(self) -> int:
@@ -174,36 +159,16 @@ class Terms:
 
 
 class State(NamedTuple):
-    """A point of one model.
+    """A point of one model."""
 
-    Attributes
-    ----------
-    x : array
-        (w, b), or other variables of the linear system that determine the margins.
-    r : array of shape (M, n)
-        z − k.
-    boxes : array of shape (4, M, n)
-        p, q, s, t.
-    imbalance : array
-        ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im).
-    mu : float
-        The mean of p s and q t.
-    gap : float
-        An estimate of n(P − D), from p s, q t and the imbalance.
-    unit : float
-        The unit of a margin.
-    single : bool
-        Whether float32 is accurate enough for the matrix of the next step.
-    """
-
-    x: np.ndarray
-    r: np.ndarray
-    boxes: np.ndarray
-    imbalance: np.ndarray
-    mu: float
-    gap: float
-    unit: float
-    single: bool = False
+    x: np.ndarray  # (w, b), or other variables of the linear system that determine the margins
+    r: np.ndarray  # (M, n) z − k
+    boxes: np.ndarray  # (4, M, n) p, q, s, t
+    imbalance: np.ndarray  # ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im)
+    mu: float  # mean of p s and q t
+    gap: float  # estimate of n(P − D), from p s, q t and the imbalance
+    unit: float  # unit of a margin
+    single: bool = False  # whether float32 is accurate enough for the matrix of the next step
 
 
 class Direction(NamedTuple):

@@ -78,21 +78,13 @@ def vertex_near(view: View, x: np.ndarray, p: np.ndarray, curvature: np.ndarray)
 
 @dataclass(frozen=True, eq=False)
 class _Basis:
-    """Kinks that determine x.
+    """Kinks that determine x."""
 
-    Attributes
-    ----------
-    zeros, zero_places : arrays
-        Coefficients that are zero, and the numbers of their kinks.
-    free : array of bool
-        The entries of x that are not among these zeros.
-    rows, places, examples : arrays
-        Rows of Ã on a kink that are independent in the free entries, the numbers of these kinks, and their examples.
-    """
-
+    # Coefficients that are zero, and the numbers of their kinks.
     zeros: np.ndarray
     zero_places: np.ndarray
-    free: np.ndarray
+    free: np.ndarray  # entries of x that are not among these zeros
+    # Rows of Ã on a kink that are independent in the free entries, the numbers of these kinks, and their examples.
     rows: np.ndarray
     places: np.ndarray
     examples: np.ndarray

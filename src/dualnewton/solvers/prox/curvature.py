@@ -43,24 +43,12 @@ FLAT = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """The curvature of m coordinates and of the K intercepts.
+    """The curvature of m coordinates and of the K intercepts."""
 
-    Attributes
-    ----------
-    H : array of shape (m, m)
-        Of the coordinates.
-    border : array of shape (m, K)
-        Between coordinates and intercepts.
-    corner : array of shape (K, K)
-        Of the intercepts.
-    lift : float
-        Fraction of the diagonal of H that is added to it once the intercepts are eliminated.
-    """
-
-    H: np.ndarray
-    border: np.ndarray
-    corner: np.ndarray
-    lift: float
+    H: np.ndarray  # (m, m) of the coordinates
+    border: np.ndarray  # (m, K) between coordinates and intercepts
+    corner: np.ndarray  # (K, K) of the intercepts
+    lift: float  # fraction of the diagonal of H that is added to it once the intercepts are eliminated
 
     def reduced(self, inverse: np.ndarray) -> np.ndarray:
         """Return H − border corner⁺ borderᵀ, the curvature where the intercepts follow to their best values, with the lift."""
@@ -169,17 +157,10 @@ class RowWeights(RowCurvature):
 
 @dataclass(frozen=True, eq=False)
 class Probabilities(RowCurvature):
-    """The K columns of softmax: c_i p_ik (1 − p_ik) of class k by itself, and −c_i p_ik p_il between two classes.
+    """The K columns of softmax: c_i p_ik (1 − p_ik) of class k by itself, and −c_i p_ik p_il between two classes."""
 
-    Attributes
-    ----------
-    c : array of shape (n,)
-        The weights.
-    p, missed : arrays of shape (n, K)
-        p and 1 − p, each to full relative accuracy.
-    """
-
-    c: np.ndarray
+    c: np.ndarray  # (n,) weights
+    # (n, K) p and 1 − p, each to full relative accuracy.
     p: np.ndarray
     missed: np.ndarray
 

@@ -47,33 +47,15 @@ set that it may leave inside, since the next is over another set."""
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The problem and the options of its solution; constant during a run.
+    """The problem and the options of its solution; constant during a run."""
 
-    Attributes
-    ----------
-    problem : Problem
-        With quadratic losses of K columns.
-    penalty : JointPenalty
-        n λ g.
-    features : Features
-        Where the curvature of features comes from.
-    lengths : array of shape (d,)
-        √(Σ c_i a_ij²) of each feature, by which working sets are chosen.
-    sizes : Sizes
-        Features of a working set.
-    tol : float
-        The relative gap that is wanted.
-    sweep : Sweep
-        Block coordinate descent, in NumPy or compiled.
-    """
-
-    problem: Problem
-    penalty: JointPenalty
-    features: Features
-    lengths: np.ndarray
-    sizes: Sizes
-    tol: float
-    sweep: Sweep
+    problem: Problem  # with quadratic losses of K columns
+    penalty: JointPenalty  # n λ g
+    features: Features  # where the curvature of features comes from
+    lengths: np.ndarray  # (d,) √(Σ c_i a_ij²) of each feature, by which working sets are chosen
+    sizes: Sizes  # features of a working set
+    tol: float  # relative gap that is wanted
+    sweep: Sweep  # block coordinate descent, in NumPy or compiled
 
     def gap(self, W: np.ndarray, losses: float, gradient: np.ndarray) -> float:
         """Return n(P − D), by the formula above."""
@@ -132,26 +114,18 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A point of one model, and the results of a pass over the data there.
+    """A point of one model, and the results of a pass over the data there."""
 
-    Attributes
-    ----------
-    W, b : arrays of shape (K, d) and (K,)
-        The point.
-    gradient, slope : arrays of shape (K, d) and (K,)
-        Of the losses, in W and in b.
-    value, gap : float
-        n P, and n(P − D) for the dual point that belongs to W.
-    least_gap, in_vain, stuck : float, int, bool
-        The least gap so far, the number of consecutive steps without progress, and whether rounding prevents further progress.
-    """
-
+    # (K, d) The point.
     W: np.ndarray
     b: np.ndarray
+    # (K, d) Of the losses, in W and in b.
     gradient: np.ndarray
     slope: np.ndarray
+    # n P, and n(P − D) for the dual point that belongs to W.
     value: float = math.inf
     gap: float = math.inf
+    # The least gap so far, the number of consecutive steps without progress, and whether rounding prevents further progress.
     least_gap: float = math.inf
     in_vain: int = 0
     stuck: bool = False

@@ -33,27 +33,15 @@ FINEST = 1e-16
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The state of the walk.
+    """The state of the walk."""
 
-    Attributes
-    ----------
-    strengths : tuple of floats
-        The penalties still to come, as multiples of the wanted one, which is the last.
-    goal : float
-        Violation at the last of them, as a fraction of the threshold.
-    w, b : array and float
-        The model.
-    gap : float
-        The expected n(P − D).
-    stuck : bool
-        Whether rounding prevents further progress, or the model needs more features than fit into a matrix.
-    """
-
-    strengths: tuple[float, ...]
-    goal: float
+    strengths: tuple[float, ...]  # penalties still to come, as multiples of the wanted one, which is the last
+    goal: float  # violation at the last of them, as a fraction of the threshold
+    # The model.
     w: np.ndarray
     b: float
-    gap: float
+    gap: float  # expected n(P − D)
+    # Whether rounding prevents further progress, or the model needs more features than fit into a matrix.
     stuck: bool = False
 
 

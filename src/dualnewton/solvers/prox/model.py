@@ -63,33 +63,15 @@ def expected_gap(problem: Problem, w: np.ndarray, losses: float, gradient: np.nd
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The problem and the options of its solution; constant during a run.
+    """The problem and the options of its solution; constant during a run."""
 
-    Attributes
-    ----------
-    problem : Problem
-        With a separable regulariser.
-    penalty : Penalty
-        n λ g, of all coordinates.
-    features : Features
-        Where the curvature of coordinates comes from.
-    bounds : array
-        Upper bound of the curvature of each coordinate, by which working sets are chosen.
-    sizes : Sizes
-        Coordinates of a working set.
-    tol : float
-        The relative gap that is wanted.
-    sweep : Sweep
-        Coordinate descent on the quadratic model, in NumPy or compiled.
-    """
-
-    problem: Problem
-    penalty: Penalty
-    features: Features
-    bounds: np.ndarray
-    sizes: Sizes
-    tol: float
-    sweep: Sweep
+    problem: Problem  # with a separable regulariser
+    penalty: Penalty  # n λ g, of all coordinates
+    features: Features  # where the curvature of coordinates comes from
+    bounds: np.ndarray  # upper bound of the curvature of each coordinate, by which working sets are chosen
+    sizes: Sizes  # coordinates of a working set
+    tol: float  # relative gap that is wanted
+    sweep: Sweep  # coordinate descent on the quadratic model, in NumPy or compiled
 
     @property
     def quadratic(self) -> bool:
@@ -142,22 +124,13 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A point that the next pass evaluates.
+    """A point that the next pass evaluates."""
 
-    Attributes
-    ----------
-    w, b : arrays
-        The point.
-    promise : float
-        The change of the value that the whole step predicts to first order; it is negative.
-    part : float
-        The fraction of that step that is tried.
-    """
-
+    # The point.
     w: np.ndarray
     b: np.ndarray
-    promise: float = 0.0
-    part: float = 1.0
+    promise: float = 0.0  # change of the value that the whole step predicts to first order; it is negative
+    part: float = 1.0  # fraction of that step that is tried
 
 
 @dataclass(frozen=True)

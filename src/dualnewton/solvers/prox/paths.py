@@ -54,49 +54,27 @@ class Stretch:
 
 @dataclass(frozen=True, eq=False)
 class PathsState:
-    """The state of the models: all that later steps depend on.
+    """The state of the models: all that later steps depend on."""
 
-    Attributes
-    ----------
-    V, gradient, losses, passes
-        As in :class:`Paths`.
-    gathered : tuple of integer arrays
-        The features of each gathering, in order: the last bits of their matrices depend on it.
-    last : Penalty, optional
-        The last one.
-    ahead : int
-        Strengths of the next walk.
-    sums : tuple of RowSum
-        Of each model, once the systems of the rows are smaller than those of the features.
-    """
-
+    # As in :class:`Paths`.
     V: np.ndarray
     gradient: np.ndarray
     losses: np.ndarray
     passes: int
+    # The features of each gathering, in order: the last bits of their matrices depend on it.
     gathered: tuple[np.ndarray, ...] = ()
-    last: Penalty | None = None
-    ahead: int = 1
-    sums: tuple[RowSum, ...] = ()
+    last: Penalty | None = None  # last one
+    ahead: int = 1  # strengths of the next walk
+    sums: tuple[RowSum, ...] = ()  # of each model, once the systems of the rows are smaller than those of the features
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups of rows within which the weights of the models are proportional: c_fi = factors[f, g] c_i for i in group g.
+    """Groups of rows within which the weights of the models are proportional: c_fi = factors[f, g] c_i for i in group g."""
 
-    Attributes
-    ----------
-    rows : list of integer arrays
-        The rows of each group; a row may be in several.
-    c : list of arrays
-        Their weights.
-    factors : array of shape (F, groups)
-        Of each model.
-    """
-
-    rows: list[np.ndarray]
-    c: list[np.ndarray]
-    factors: np.ndarray
+    rows: list[np.ndarray]  # rows of each group; a row may be in several
+    c: list[np.ndarray]  # their weights
+    factors: np.ndarray  # (F, groups) of each model
 
     @classmethod
     def of(cls, c: np.ndarray, kinds: np.ndarray, group: np.ndarray) -> Groups:

@@ -38,18 +38,10 @@ distance of 8, there are 4 to 20 % fewer systems for 200 rows, and more evaluati
 
 @dataclass(frozen=True, eq=False)
 class RowSum:
-    """Σ_j k_j a_j a_jᵀ over features j, a_j the entries of some rows.
+    """Σ_j k_j a_j a_jᵀ over features j, a_j the entries of some rows."""
 
-    Attributes
-    ----------
-    k : array of shape (m,)
-        The coefficients.
-    K : array of shape (rows, rows)
-        The sum, with rounding errors of what was added and subtracted on the way.
-    """
-
-    k: np.ndarray
-    K: np.ndarray
+    k: np.ndarray  # (m,) coefficients
+    K: np.ndarray  # (rows, rows) sum, with rounding errors of what was added and subtracted on the way
 
     def changed(self, A: np.ndarray, rows: np.ndarray, k: np.ndarray) -> RowSum:
         """Return the sum with other coefficients for the features A, of shape (m, n): by what changes, or anew if that is less.
