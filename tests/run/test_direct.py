@@ -10,7 +10,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.objective.certificates import certify_models
 from dualnewton.planning.tuning import DEFAULT
-from dualnewton.run import loop
+from dualnewton.run import direct, loop, methods
 from dualnewton.solvers import protocol
 from dualnewton.solvers.direct import newton
 from dualnewton.solvers.direct.block import Found
@@ -112,3 +112,19 @@ def test_one_other_target_is_not_constant():
     assert constant.converged
     without = dn.solve(dn.Problem(X, np.full(90, 3.7), losses.Squared(), lam=0.1))
     assert without.w.any()
+
+
+def test_a_direct_solver_that_misses_the_tolerance_is_not_called_again(monkeypatch):
+    """The loop continues from what it has found; it repeated the call before."""
+    calls = []
+
+    def at_zero(problems, block, starts, **limits):
+        calls.append(limits["tol"])
+        return [Found(np.zeros(problem.d), 0.0, 1) for problem in problems]
+
+    for module in (direct, methods):
+        monkeypatch.setattr(module, "direct_solver", lambda _: at_zero)
+    result = dn.solve(PROBLEM, tol=1e-8)
+    assert result.converged
+    assert calls == [1e-8]
+    assert "the direct solution missed tol" in result.plan.reason

@@ -13,7 +13,7 @@ from dualnewton.run.methods import direct_solver
 from dualnewton.run.result import Progress, Result, Status, Trace, direct_result
 from dualnewton.run.start import Start, direct_plan_for, has_model
 from dualnewton.run.track import proved
-from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block
+from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found
 from dualnewton.solvers.protocol import Request
 
 
@@ -23,41 +23,41 @@ def solved_directly(
     warm_start: Sequence[Start] | None,
     max_epochs: float,
     deadline: float,
-) -> list[Result] | None:
-    """Return the results if a direct solver takes the problems and every certificate meets the tolerance, else None.
+) -> tuple[list[Result], list[Found]]:
+    """Return the results if a direct solver takes the problems and every certificate meets the tolerance.
 
-    Otherwise the loop repeats the steps (:class:`~dualnewton.solvers.direct.method.Direct`), with the same bits, and continues
-    from there. The loop is also used if a callback needs each certificate, if a limit may end the steps early, or if a warm start
-    must be certified before the solver knows how good it is.
+    Otherwise there are none, but what the solver has found from a cold start, from which the loop continues
+    (:class:`~dualnewton.solvers.direct.method.Direct`). Nothing is found, and the loop takes all steps, if a callback needs each
+    certificate, if a limit may end the steps early, or if a warm start must be certified before the solver knows how good it is.
     """
     if _is_constant(problems[0], request) and (results := _solved_by_constants(problems, request)):
-        return results
+        return results, []
     began = time.perf_counter()
     starts = [None] * len(problems) if request.cold else _models(problems, warm_start)
     if not starts or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS or began >= deadline:
-        return None
+        return [], []
     plan = direct_plan_for(problems, request)
     if plan is None or not (request.cold or takes_starts(plan)):
-        return None
+        return [], []
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
     found = solve(problems, block, starts, tol=request.tol, most=MOST_STEPS, deadline=deadline)
-    points = [each.point() for each in found]
+    points, missed = [each.point() for each in found], found if request.cold else []
     worked = time.perf_counter() - began
     pairs, proofs = points[0].certified_within(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         proof = pair
         if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):
             if pair.certificate.relative_gap > request.tol:
-                return None
+                return [], missed
             proof = proved(problem, pair, request.tol)
             if not proof.certificate.meets(request.tol):
-                return None
+                return [], missed
         proofs.append(proof)
     seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
     for k, (pair, proof) in enumerate(zip(pairs, proofs, strict=True)):
         row = Progress(epochs, seconds, pair.certificate, model=k, latest=pair.certificate, work_seconds=worked)
         results.append(Result.of(proof, Status.CONVERGED, trace=Trace([row]), plan=plan))
-    return results
+    return results, found
 
 
 def _solved_by_constants(problems: Sequence[Any], request: Request) -> list[Result] | None:

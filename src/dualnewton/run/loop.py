@@ -18,7 +18,7 @@ from dualnewton.planning.switching import Switching, SwitchingState
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
 from dualnewton.run.direct import solved_directly
-from dualnewton.run.methods import make_method, scheme_of
+from dualnewton.run.methods import make_method
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.snapshot import FAULTS
 from dualnewton.run.start import (
@@ -32,7 +32,7 @@ from dualnewton.run.start import (
     run_plan,
     silent,
     starting_pairs,
-    tuning_for,
+    switching_of,
 )
 from dualnewton.run.track import Track
 from dualnewton.samplings import Sampling
@@ -202,13 +202,15 @@ def solved(
 ) -> list[Result]:
     """Do the same as :func:`solve_many` for arguments that are checked already, as those of an estimator are."""
     with one_blas_thread, threads(request.n_threads), silent():
-        interrupted = False
+        interrupted, known = False, list[Any]()
         try:
-            if keeper is None and (results := solved_directly(problems, request, warm_start, max_epochs, deadline)):
-                return results
+            if keeper is None:
+                found, known = solved_directly(problems, request, warm_start, max_epochs, deadline)
+                if found:
+                    return found
         except KeyboardInterrupt:
             interrupted = True
-        run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start)
+        run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start, known)
         if interrupted:
             run.interrupt()
         _drive(run, numbers(), max_epochs, deadline, keeper)
@@ -277,15 +279,19 @@ class Run:
     since: float = field(default_factory=time.perf_counter)  # when this process began
 
     @classmethod
-    def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
-        """Plan a run, and certify its starting point."""
+    def start(
+        cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None, known: Any = ()
+    ) -> Run:
+        """Plan a run, and certify its starting point; ``known``: what the direct solver of the plan found when it was called."""
         request = replace(request, cold=warm_start is None)
         plan = direct_plan_for(problems, request) or run_plan(problems[0], request, len(problems))
-        switching = _switching(problems[0], plan, request, len(problems))
+        switching = switching_of(problems[0], plan, request, len(problems))
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not problems[0].own_starts)
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
-        return cls(request, tracks, tracks, plan, switching, since=since)
+        run = cls(request, tracks, tracks, plan, switching, since=since)
+        run.method = run._new_method(tracks, known) if known else None
+        return run
 
     @property
     def finished(self) -> bool:
@@ -386,8 +392,8 @@ class Run:
         self.moving = moving
         return self.method
 
-    def _new_method(self, moving: Sequence[Track]) -> Method:
-        return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run)
+    def _new_method(self, moving: Sequence[Track], known: Sequence[Any] = ()) -> Method:
+        return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run, known)
 
     def _better(self, switching: Switching, remaining: float, *, last: bool) -> Plan | None:
         """Return the plan of a method that is clearly better for the rest of the run."""
@@ -400,7 +406,7 @@ class Run:
     def _switch_to(self, plan: Plan) -> None:
         assert self.method is not None
         if self.switching is None:
-            self.switching = _switching(self.moving[0].problem, plan, self.request, len(self.tracks))
+            self.switching = switching_of(self.moving[0].problem, plan, self.request, len(self.tracks))
         else:
             self.switching.change_to(plan)
         for track in self.moving:
@@ -480,7 +486,7 @@ class Run:
         """Return the run with this state: everything derived from the problems and the request is recomputed."""
         tracks = [Track.restored(problems[k], k, own) for k, own in enumerate(state.tracks)]
         moving = [tracks[k] for k in state.moving]
-        switching = _switching(problems[0], state.plan, request, len(problems))
+        switching = switching_of(problems[0], state.plan, request, len(problems))
         run = cls(request, tracks, moving, state.plan, switching)
         assign(run, state, tracks=tracks, moving=moving, switching=switching, method=None)
         if switching is not None and state.switching is not None:
@@ -489,12 +495,3 @@ class Run:
             run.method = run._new_method(run.moving)
             run.method.restore(state.method)
         return run
-
-
-def _switching(problem: Any, plan: Plan, request: Request, models: int) -> Switching | None:
-    """Return the object that may change the method; None for a direct solver or an outer scheme (inner runs switch)."""
-    if plan.family is not None or scheme_of(problem, plan) is not None:
-        return None
-    all_auto = request.method == request.tau == "auto" and request.sampling is None
-    free = all_auto and problem.scheme != "no penalty"
-    return Switching(problem, plan, request.tol, free=free, tuning=tuning_for(problem, request, models))

@@ -24,7 +24,7 @@ from dualnewton.planning.tuning import Tuning
 from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
-from dualnewton.solvers.direct.block import Block, Solvers, one_by_one
+from dualnewton.solvers.direct.block import Block, Found, Solvers, one_by_one
 from dualnewton.solvers.direct.method import Direct
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.kinked import KinkedSweeps
@@ -83,20 +83,25 @@ def scheme_of(problem: Any, plan: Plan) -> Any | None:
     return None if problem.scheme == "no penalty" and plan.method == "interior" else SCHEMES.get(problem.scheme)
 
 
-def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
+def make_method(
+    plan: Plan,
+    starts: Sequence[tuple[Any, CertifiedPair]],
+    request: Request,
+    runs: Any,
+    known: Sequence[Found] = (),
+) -> Method:
     """Build the method of a plan, started at the given points.
 
     The problems share X; α is the starting point of a dual method, (w, b) that of a primal one. A sampling in the request
     selects rounds, those of the paper's Section 6 if the method is "ihs". ``runs`` is the class by which an outer scheme
-    starts and restores its inner runs.
+    starts and restores its inner runs, and ``known`` what the direct solver of the plan has returned without limits.
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
     if plan.family is not None:
         points = [(pair.w, pair.intercept) for _, pair in starts]
-        return Direct(
-            direct_solver(plan), problems, None if request.cold else points, tol=tol, crossovers=request.tuning
-        )
+        own = None if request.cold else points
+        return Direct(direct_solver(plan), problems, own, tol=tol, crossovers=request.tuning, known=known)
     if (scheme := scheme_of(problems[0], plan)) is not None:
         return scheme(starts, request, runs)
     if plan.method == "interior":

@@ -18,8 +18,10 @@ from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import check_names, general_plan, require_problem
 from dualnewton.planning.small import small_plan
+from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.checkpoint import SHARED
+from dualnewton.run.methods import scheme_of
 from dualnewton.run.result import Result
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Request
@@ -186,3 +188,12 @@ def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
         raise DualnewtonError(
             f"random_state must be None, a nonnegative integer or a numpy.random.Generator, got {random_state!r}"
         ) from None
+
+
+def switching_of(problem: Any, plan: Plan, request: Request, models: int) -> Switching | None:
+    """Return the object that may change the method; None for a direct solver or an outer scheme (inner runs switch)."""
+    if plan.family is not None or scheme_of(problem, plan) is not None:
+        return None
+    all_auto = request.method == request.tau == "auto" and request.sampling is None
+    free = all_auto and problem.scheme != "no penalty"
+    return Switching(problem, plan, request.tol, free=free, tuning=tuning_for(problem, request, models))

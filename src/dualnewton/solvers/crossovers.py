@@ -76,6 +76,9 @@ class Crossovers:
     # weaker ones: the features in use are so correlated that coordinate descent converges slowly.
     sparse_sweeps: int = 5000
     dense_sweeps: int = 300
+    # Largest relative change of the curvature by single precision, by the estimate of ``noise_of``, up to which slow conjugate
+    # gradients are followed by L-BFGS from a Hessian in float32.
+    single_noise: float = 100.0
 
     def by_entries(self, stored: float, features: float) -> bool:
         """Whether sparse features with this many stored entries are updated one by one, without their matrix."""

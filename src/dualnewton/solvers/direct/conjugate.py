@@ -27,6 +27,7 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.descent import further, step
 from dualnewton.solvers.direct.newton import from_hessian, nothing
 from dualnewton.solvers.direct.risk import Point, Risk
+from dualnewton.solvers.primal.single_precision import noise_of
 
 INNER = 0.01
 """Largest gap that a Newton system may leave, as a fraction of the last gap; less, near the minimum, where that is smaller."""
@@ -76,12 +77,24 @@ def solve(
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
-        if way.slow and problem.loss.curvature is Curvature.PIECEWISE:
-            break  # the general method updates its Hessian by the rows whose curvature changed
+        if way.slow and not _suits_single(problem, block, risk):
+            break
         while way.slow and steps < most and not stuck:
             at, more, stuck = from_hessian(risk, at, goal, deadline)
             steps, stuck = steps + more, stuck or time.perf_counter() > deadline
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
+
+
+def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:
+    """Whether L-BFGS from a Hessian in single precision is expected to end at the minimum.
+
+    General methods update their Hessian by the rows whose curvature changed, and sum it in float64 where features have scales
+    so different that float32 loses them.
+    """
+    if problem.loss.curvature is Curvature.PIECEWISE:
+        return False
+    sums = block.squared_sums(np.full(problem.n, 1.0 / (problem.loss.gamma or 1.0)))
+    return noise_of(sums, risk.ridge[: problem.d]) <= block.crossovers.single_noise
 
 
 def _constant(problem: Problem) -> Start:
