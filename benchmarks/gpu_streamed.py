@@ -127,7 +127,9 @@ def main() -> None:
     X, y = sparse(int(scale * 10_000_000), 200_000, 50)
     found.append(measure(f"CSR {X.shape[0]:,}×200,000, 50 a row", X, y))
     name = cupy().cuda.runtime.getDeviceProperties(0)["name"].decode()
-    versions = ", ".join(f"{one} {own}" for one in ("cupy-cuda12x", "cupy-cuda13x", "cupy") if (own := installed_version(one)))
+    versions = ", ".join(
+        f"{one} {own}" for one in ("cupy-cuda12x", "cupy-cuda13x", "cupy") if (own := installed_version(one))
+    )
     target = Target.at_least(
         "dense fits copy at 80 % of the rate of copies alone", [fit / alone for _, alone, fit in found[:2]], 0.8, ""
     )
