@@ -27,9 +27,17 @@ def has_hessian(problem: Problem) -> bool:
     return form.is_quadratic if problem.columns == 1 else form.is_plain
 
 
-@lru_cache
 def is_piecewise_linear(loss: Loss) -> bool:
-    """Whether a loss of one column has ``pieces``, whatever the label: asked for each small fit, and slow to compute."""
+    """Whether a loss of one column has ``pieces``, whatever the label."""
+    try:
+        return _has_pieces(loss)
+    except TypeError:  # a loss with parameters that have no hash, such as arrays
+        return _has_pieces.__wrapped__(loss)
+
+
+@lru_cache
+def _has_pieces(loss: Loss) -> bool:
+    """Asked for each small fit, and slow to compute."""
     return loss.pieces(np.ones(1)) is not None
 
 

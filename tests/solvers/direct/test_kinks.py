@@ -284,3 +284,17 @@ def test_what_it_takes():
     large = dn.Problem(np.ones((40_000, 30)), np.ones(40_000), losses.Hinge())
     assert small_plan(large, "auto", "auto") is None
     assert small_plan(dn.Problem(X, score, LOSSES[1]), "newton", "auto") is None
+
+
+def test_a_loss_without_a_hash_is_solved():
+    """A user's loss may have parameters, such as arrays, that have none."""
+
+    class Unhashable(losses.Hinge):
+        __hash__ = None
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    problem = dn.Problem(X, np.where(X[:, 0] > 0.1, 1.0, -1.0), Unhashable(), lam=0.01)
+    result = dn.solve(problem, tol=1e-6)
+    assert result.converged
+    assert result.plan.family == "kinks"
