@@ -36,8 +36,9 @@ class Family(NamedTuple):
     # Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     together: bool = False
     # Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse
-    # rows. None if it takes dense rows as one block, and sparse ones as they are.
-    dense: bool | None = True
+    # rows.
+    dense: bool = True
+    alone: bool = False  # whether it takes one model at a time only
     # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
     # Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
@@ -46,6 +47,9 @@ class Family(NamedTuple):
     automatic: bool = False
     # Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     yields: Callable[[Any, Tuning], bool] | None = None
+    # Adds to a plan what else the solver is told.
+    completed: Callable[[Plan, Any, Tuning], Plan] | None = None
+    solver: str = ""  # family whose solver it uses, if that is not its own
 
 
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
@@ -69,14 +73,12 @@ def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method by products is expected to cost less than with matrices.
+    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices.
 
-    Dense rows take a matrix after all if the products turn out to be too many. For sparse ones with fewer examples than features,
-    a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are compiled.
+    With fewer examples than features, a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are
+    compiled.
     """
     n, d, data = problem.n, problem.d, problem.data
-    if not data.profile.sparse:
-        return tuning.small_entries < n * d <= tuning.product_block and _multiplies_block(problem, tuning)
     if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
         return False
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
@@ -88,12 +90,14 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     return _products_cost(problem, tuning) <= matrix
 
 
-def _multiplies_block(problem: Any, tuning: Tuning) -> bool:
+def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
 
     With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
     those of a loss without γ change it much.
     """
+    if problem.data.profile.sparse or not tuning.small_entries < problem.n * problem.d <= tuning.product_block:
+        return False
     uneven = problem.loss.curvature is Curvature.PIECEWISE or problem.loss.gamma is None
     fewest = tuning.product_rows if uneven else 1.0
     if problem.columns > 1 or problem.n < fewest * problem.d:
@@ -102,6 +106,11 @@ def _multiplies_block(problem: Any, tuning: Tuning) -> bool:
         return False
     in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
     return in_range and _directions(problem, tuning) >= tuning.fewest_products
+
+
+def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
+    """Return the plan with the number of conjugate gradients after which a Hessian is computed."""
+    return replace(plan, directions=_directions(problem, tuning))
 
 
 def _directions(problem: Any, tuning: Tuning) -> int:
@@ -293,11 +302,6 @@ WIDE_CLASSES = (
 )
 """The reasons in the plan of a direct solution on n coordinates."""
 
-BLOCK_PRODUCTS = (
-    "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one dense block"
-)
-"""The reason in the plan of a direct solution by products with dense rows."""
-
 FAMILIES = {
     "rounds": Family(
         _takes_rounds,
@@ -325,12 +329,24 @@ FAMILIES = {
         _takes_products,
         "newton",
         "Newton's method by conjugate gradients, whose products use the stored entries alone",
-        dense=None,
+        dense=False,
         warm=True,
         cost=_products_cost,
     ),
+    "block products": Family(
+        _takes_block_products,
+        "newton",
+        "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one dense block",
+        alone=True,
+        warm=True,
+        completed=_with_directions,
+        solver="conjugate",
+    ),
     "classes": Family(
-        _takes_classes, "newton", "L-BFGS from a Hessian that the classes share, on one dense block of rows"
+        _takes_classes,
+        "newton",
+        "L-BFGS from a Hessian that the classes share, on one dense block of rows",
+        completed=_with_passes,
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
@@ -361,20 +377,19 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     for name, family in FAMILIES.items():
         if scheme not in family.schemes or not asked or method not in ("auto", family.method):
             continue
-        room = one_block if family.dense or (family.dense is None and not sparse and models == 1) else sparse
-        if not room or (family.automatic and method != "auto"):
+        if not (one_block if family.dense else sparse) or (family.automatic and method != "auto"):
+            continue
+        if family.alone and models > 1:
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
             size, compiled = (1, True) if family.automatic else (problem.n, False)
-            plan = _plan(family.method, size, family.reason, compiled, name, together)
-            if name == "conjugate" and not sparse:
-                return replace(plan, reason=BLOCK_PRODUCTS, directions=_directions(problem, tuning))
+            plan = _plan(family.method, size, family.reason, compiled, family.solver or name, together)
             if family.cost is not None:
                 plan = replace(plan, cost=family.cost(problem, tuning))
-            return _with_passes(plan, problem, tuning) if name == "classes" else plan
+            return plan if family.completed is None else family.completed(plan, problem, tuning)
     return wide_plan(problem, method, tau, models, tuning)
 
 
