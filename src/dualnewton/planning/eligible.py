@@ -37,7 +37,7 @@ def is_piecewise_linear(loss: Loss) -> bool:
 
 @lru_cache
 def _has_pieces(loss: Loss) -> bool:
-    """Asked for each small fit, and slow to compute."""
+    """Compute it once for each loss: every small fit needs it, and the pieces take longer than its other decisions."""
     return loss.pieces(np.ones(1)) is not None
 
 

@@ -94,3 +94,13 @@ def test_the_rate_of_the_system_or_of_the_fit_must_suffice():
     assert pace.is_slow(41, 1.0, 1e-5, 1e-6)
     assert not pace.is_slow(41, 1.0, 1e-7, 1e-6)
     assert not conjugate.ANY.is_slow(1000, 1.0, 0.9, 1e-6)
+
+
+def test_scales_that_a_hessian_in_float32_would_lose_are_left_to_the_general_methods(monkeypatch):
+    monkeypatch.setattr(conjugate, "from_hessian", lambda *_, **__: pytest.fail("a Hessian was summed in float32"))
+    scales = 10.0 ** np.random.default_rng(5).integers(-2, 6, D)
+    problem = dn.Problem(scales * np.exp(EVEN), SCORE, losses.Squared(), lam=1.0 / N, fit_intercept=True)
+    assert dn.plan(problem, tuning=PRODUCTS).family == "conjugate"
+    result = dn.solve(problem, tol=1e-6, tuning=PRODUCTS)
+    assert result.certificate.relative_gap <= 1e-6
+    assert "the direct solution missed tol" in result.plan.reason

@@ -207,7 +207,7 @@ class _Grams:
 
 
 class _Model:
-    """A model on its way: the best point x so far, and the next that is tried."""
+    """The state of one model during the steps: the best point x so far, and the next trial point."""
 
     def __init__(self, objective: Objective, start: Result) -> None:
         self.objective = objective

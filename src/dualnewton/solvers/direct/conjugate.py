@@ -104,11 +104,11 @@ def _constant(problem: Problem) -> Start:
 
 
 class Pace(NamedTuple):
-    """The conjugate gradients that a fit may take before a Hessian costs less (0: any number), its first gap, those so far."""
+    """How far a fit has come before a system."""
 
-    most: int = 0
-    first: float = 0.0
-    products: int = 0
+    most: int = 0  # conjugate gradients that cost as much as a Hessian; 0 for no limit
+    first: float = 0.0  # gap at the start of the fit
+    products: int = 0  # conjugate gradients so far
 
     def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
         """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
@@ -124,11 +124,11 @@ class Pace(NamedTuple):
 
 
 ANY = Pace()
-"""That of a system which is solved by any number of conjugate gradients."""
+"""No limit: a system is solved by as many conjugate gradients as it needs."""
 
 
 class Way(NamedTuple):
-    """A step, its margins, and the conjugate gradients that it took."""
+    """A step, its margins, the conjugate gradients that it took, and whether it ended early because these were slow."""
 
     x: np.ndarray
     margins: np.ndarray
