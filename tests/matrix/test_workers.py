@@ -113,6 +113,38 @@ def test_threads_sleep_and_wake(monkeypatch):
     assert all(sums)
 
 
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_a_system_that_allows_no_further_threads_has_the_work_done_by_the_others(allowed, monkeypatch):
+    """An error of ``Thread.start`` would end a fit that one thread can do."""
+    start, tried = threading.Thread.start, []
+
+    def limited(thread):
+        tried.append(thread)
+        if len(tried) > allowed:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    before = threading.active_count()
+    with threads(4):
+        for _ in range(3):
+            taken = np.zeros(64, dtype=np.int64)
+            workers().run(COUNTS, 64, np.zeros(1, dtype=np.int64), taken)
+            assert taken.tolist() == [1] * 64
+        assert workers().each(range(9), abs) == list(range(9))
+    assert tried
+    assert threading.active_count() == before
+
+
+def test_threads_that_start_late_have_ended_with_their_context():
+    before = threading.active_count()
+    for shares in (2, 3, 8):
+        with threads(8):
+            workers().share(lambda: None, shares)  # ends before the last threads have started
+            workers().share(lambda: None, 8)
+        assert threading.active_count() == before
+
+
 def test_there_is_a_core():
     assert 1 <= physical_cores() <= os.cpu_count()
 
