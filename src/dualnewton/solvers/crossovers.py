@@ -44,6 +44,11 @@ class Crossovers:
     # these.
     factorised_unknowns: int = 60
     factorised_features: int = 64
+    # Entries of one dense block up to which a direct solver of several outputs takes proximal point steps where Newton steps
+    # fail, and continues with any number of features. Of more entries it leaves models of more features than the second number
+    # to block coordinate descent, which is compiled.
+    persistent_entries: int = 1 << 17
+    persistent_features: int = 128
     # Working sets
     least_set: int = 64  # number of features of a working set whose matrix is always formed
     # Coordinates of a model on a path up to which single ones become zero or nonzero, with a linear system for each, before

@@ -237,3 +237,22 @@ def test_newton_steps_of_a_proximal_step_reach_its_optimality_conditions(monkeyp
     penalty = JointPenalty(np.full(5, 0.1), np.full(5, 4.0))
     W = joint.proximal_point(H, q, center, penalty, kappa, np.inf)
     assert penalty.violations(W, W @ H - q + kappa * (W - center)).max() <= 1e-8
+
+
+@pytest.mark.parametrize("share", [0.1, 0.01])
+def test_models_of_many_features_are_left_to_coordinate_descent(share, monkeypatch):
+    """Their Newton systems, with all outputs of all features, would take several times as long as sweeps over the features."""
+    rng, sizes = np.random.default_rng(0), []
+    X, W = rng.standard_normal((200, 800)), np.zeros((800, 3))
+    W[:80] = rng.standard_normal((80, 3))
+    Y = X @ W + rng.standard_normal((200, 3))
+    newton_step = joint.newton_step
+    monkeypatch.setattr(joint, "newton_step", lambda H, *rest: sizes.append(len(H)) or newton_step(H, *rest))
+    alpha = share * strongest(X, Y)
+    model = dn.MultiTaskLasso(alpha, tol=1e-6).fit(X, Y)
+    assert max(sizes, default=0) <= USUAL.persistent_features
+    assert np.count_nonzero(model.coef_.any(axis=0)) > USUAL.persistent_features
+    assert "block coordinate descent" in str(model.plan_)
+    assert model.certificate_.relative_gap <= 1e-6
+    reference = skl.MultiTaskLasso(alpha, tol=1e-10, max_iter=100_000).fit(X, Y)
+    assert model.certificate_.primal == pytest.approx(dn.certify(reference, X, Y).primal, rel=3e-6)

@@ -6,6 +6,8 @@ The outer iteration is that of ``thresholds.py``. Over the features gathered, ea
 block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step in
 the other features, at which the norms are smooth; with a line search, unless the whole step halves the largest violation.
 Where steps no longer do so, proximal point steps follow, as in ``active_set.py``, and sweeps of coordinate descent if these fail.
+On larger blocks (``Crossovers.persistent_entries``) the solver ends there, or before it gathers many features: Newton systems
+with all outputs of these take several times as long as the compiled coordinate descent with which the loop continues.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps = W, np.inf, 0, 0
+    persists = problem.n * problem.d <= block.crossovers.persistent_entries
     while True:
         losses, slopes = rows.evaluate(W[:, rows.inside].T)
         beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
@@ -80,15 +83,19 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
+        if not persists and rows.inside.size + more.size > block.crossovers.persistent_features:
+            break
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
         low = float(np.minimum.reduce(part.threshold, initial=np.inf))
         goal = Goal(WELL_BELOW * tol * low, WELL_BELOW**2 * tol, CLOSE * low, losses)
-        V, done = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline, block.crossovers)
+        V, done = minimum(
+            rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline, block.crossovers, persists=persists
+        )
         W = np.zeros(W.shape)
         W[:, inside] = V
         steps += 1
-        if done and tol >= TRUSTED and inside.size == problem.d:
+        if (done and tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
             best = W
             break
     return Found(best, rows.intercept(best[:, rows.inside].T), max(steps, 1))
@@ -102,9 +109,11 @@ def minimum(
     goal: Goal,
     deadline: float,
     crossovers: Crossovers = USUAL,
+    *,
+    persists: bool = True,
 ) -> tuple[np.ndarray, bool]:
     """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; and whether it meets the
-    goal by Newton steps.
+    goal by Newton steps. Where these do not, other steps follow only if ``persists``.
     """
     bound, q = H.diagonal(), V @ H - slopes
     constant = goal.losses - 0.5 * float(np.vdot(V, slopes - q))
@@ -146,6 +155,8 @@ def minimum(
             value, gap = penalty.value_and_gap(V, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
             if gap <= goal.gap * value:
                 return V, True
+    if not persists:
+        return best, False
     best, done = by_proximal_points(H, q, best, penalty, goal.violation, deadline, crossovers)
     if done or time.perf_counter() > deadline:
         return best, done
