@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
@@ -18,7 +20,8 @@ from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import is_thin, visits_entries
+from dualnewton.planning.working_sets import is_thin, selects_features, visits_entries
+from dualnewton.solvers.direct.thresholds import sweeps_worth
 
 LARGE = 1e15
 """Norm of X up to which, and inverse of that from which on, products with dense rows in float32 neither overflow nor vanish."""
@@ -35,9 +38,9 @@ class Family(NamedTuple):
     schemes: tuple[str | None, ...] = (None,)
     # Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     together: bool = False
-    # Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse
-    # rows.
-    dense: bool = True
+    # Whether it expands all rows to one dense block, so that the number of entries of X is limited; None for dense rows of any
+    # number; else it is for sparse rows.
+    dense: bool | None = True
     alone: bool = False  # whether it takes one model at a time only
     # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
@@ -270,6 +273,30 @@ def _takes_entries(problem: Any, tuning: Tuning) -> bool:
     return few and quadratic and visits_entries(problem.data, tuning)
 
 
+def _takes_sweeps(problem: Any, tuning: Tuning) -> bool:
+    """Whether dense features beyond one block are moved one by one: least squares with a threshold for each feature.
+
+    On one block, "thresholds" decides it, which has the slopes at w = 0 anyway.
+    """
+    n, d = problem.n, problem.d
+    if problem.columns > 1 or not tuning.direct_entries < n * d <= tuning.swept_entries:
+        return False
+    return problem.data.capabilities.whole and selects_features(problem) and _sweeps(problem, tuning) > 0
+
+
+def _sweeps(problem: Any, tuning: Tuning) -> int:
+    """Return how many sweeps over dense features are tried."""
+    form, pull = problem.regularizer.form, -problem.slopes_at_zero
+    allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0
+    pulled = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
+    return sweeps_worth(problem, pull, pulled, tuning)
+
+
+def _with_sweeps(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
+    """Return the plan with the number of sweeps."""
+    return replace(plan, directions=_sweeps(problem, tuning))
+
+
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
     if problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
@@ -350,7 +377,18 @@ FAMILIES = {
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
-        _takes_thresholds, "newton", "Newton's method on the nonzero features, on one dense block of rows"
+        _takes_thresholds,
+        "newton",
+        "Newton's method on the nonzero features, or coordinate descent, on one dense block of rows",
+    ),
+    "sweeps": Family(
+        _takes_sweeps,
+        "newton",
+        "coordinate descent over features that explain the targets nearly independently of each other",
+        dense=None,
+        alone=True,
+        completed=_with_sweeps,
+        solver="entries",
     ),
     "entries": Family(
         _takes_entries,
@@ -377,7 +415,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     for name, family in FAMILIES.items():
         if scheme not in family.schemes or not asked or method not in ("auto", family.method):
             continue
-        if not (one_block if family.dense else sparse) or (family.automatic and method != "auto"):
+        suited = not sparse if family.dense is None else one_block if family.dense else sparse
+        if not suited or (family.automatic and method != "auto"):
             continue
         if family.alone and models > 1:
             continue
@@ -385,7 +424,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
-            size, compiled = (1, True) if family.automatic else (problem.n, False)
+            size, compiled = 1 if family.automatic else problem.n, family.dense is not True
             plan = _plan(family.method, size, family.reason, compiled, family.solver or name, together)
             if family.cost is not None:
                 plan = replace(plan, cost=family.cost(problem, tuning))

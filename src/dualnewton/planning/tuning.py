@@ -276,6 +276,8 @@ class Tuning(Crossovers):
     # Largest number of stored entries for which one least-squares model with thresholds is fitted in one call of this kind;
     # passes over more of them use several threads.
     entry_fit: int = 1 << 21
+    # The same for dense features, of which a copy by columns is made (128 MiB).
+    swept_entries: int = 1 << 24
     # Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
     largest_walk: int = 2000
     summed_features: int = 256  # largest number of features whose matrix that model may compute at once

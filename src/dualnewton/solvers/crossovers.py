@@ -44,9 +44,8 @@ class Crossovers:
     # these.
     factorised_unknowns: int = 60
     factorised_features: int = 64
-    # Entries of one dense block up to which a direct solver of several outputs takes proximal point steps where Newton steps
-    # fail, and continues with any number of features. Of more entries it leaves models of more features than the second number
-    # to block coordinate descent, which is compiled.
+    # Entries of one dense block up to which the direct solvers of penalties with thresholds use no kernels. Of more entries,
+    # models of several outputs with more features than the second number are left to block coordinate descent.
     persistent_entries: int = 1 << 17
     persistent_features: int = 128
     # Working sets
@@ -63,6 +62,12 @@ class Crossovers:
     # Sum of what each feature explains alone, as a fraction of the squares of the targets, up to which most features with
     # such a slope are expected to be used: of independent features it is at most one.
     shared_share: float = 2.0
+    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, which half of the
+    # time of their products takes, and the second times m²/n, which half of the time of the systems takes; and the fewest that
+    # are worth a copy of all features by columns.
+    product_sweeps: float = 1.0 / 80.0
+    system_sweeps: float = 1.0 / 6.0
+    fewest_sweeps: int = 15
     # Number of features whose matrix is formed even if they are more than the rows of one dense block.
     wide_matrix: int = 512
     # Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.

@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.solvers.direct import active_set, thresholds
+from dualnewton.solvers.direct import active_set, entries, thresholds
 from dualnewton.solvers.direct.active_set import Columns, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import Block
 from tuned import GENERAL
@@ -212,3 +212,46 @@ def test_flat_directions_of_one_hot_features_lead_to_a_minimum(variables, seed):
     rough.minimise(0.0, lambda: False, share=0.1)
     lowest = model._value(v, model.slopes)
     assert lowest <= rough._value(rough.v, rough.slopes) + 1e-9 * abs(lowest) <= 0.8 * lowest
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 600), (700, 400), (1200, 1000)])
+@pytest.mark.parametrize("make", [dn.Lasso, dn.ElasticNet])
+def test_independent_features_of_which_many_are_used_need_sweeps_alone(n, d, make, monkeypatch):
+    """Linear systems of hundreds of features would take several times as long."""
+    rng, systems, minimise = np.random.default_rng(0), [], active_set.Model.minimise
+    monkeypatch.setattr(active_set.Model, "minimise", lambda *args, **rest: systems.append(args) or minimise(*args, **rest))
+    X, w = rng.standard_normal((n, d)), rng.standard_normal(d) * (rng.random(d) < 0.3)
+    y = X @ w
+    y = y / y.std() + 0.3 * rng.standard_normal(n)
+    model = make(alpha=0.01, tol=1e-6).fit(X, y)
+    assert not systems
+    assert "coordinate descent" in str(model.plan_)
+    assert not model.plan_.has_switched
+    assert model.certificate_.relative_gap <= 1e-6
+    exact = make(alpha=0.01, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=2e-3)
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 600), (700, 400), (1200, 1000)])
+def test_correlated_features_are_left_to_newton_steps(n, d, monkeypatch):
+    swept = []
+    monkeypatch.setattr(entries, "swept", lambda *args, **rest: swept.append(args))
+    rng = np.random.default_rng(0)
+    X = 0.3 * rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
+    y = X @ (rng.standard_normal(d) + 0.2)
+    model = dn.Lasso(alpha=0.01 * y.std()).fit(X, y)
+    assert not swept
+    assert model.certificate_.relative_gap <= model.tol
+
+
+def test_newton_steps_follow_where_sweeps_do_not_suffice(monkeypatch):
+    """The targets hide the common part of the features, so that these seem independent."""
+    monkeypatch.setattr(thresholds, "sweeps_worth", lambda *_: 3)
+    rng = np.random.default_rng(0)
+    for n, d in ((300, 600), (700, 400)):
+        X = 0.5 * rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
+        y = X @ rng.standard_normal(d)
+        found = dn.Lasso(alpha=0.01 * y.std(), tol=1e-9).fit(X, y)
+        assert found.certificate_.relative_gap <= 1e-9
+        exact = skl.Lasso(alpha=0.01 * y.std(), tol=1e-12, max_iter=200_000).fit(X, y)
+        assert found.certificate_.primal <= dn.certify(exact, X, y).primal * (1.0 + 1e-9)

@@ -1,6 +1,7 @@
-"""Least squares with a threshold for each feature on sparse data: Lasso and elastic net, by the stored entries of the features.
+"""Least squares with a threshold for each feature: Lasso and elastic net, by the stored entries of the features.
 
-The sweeps are those of ``prox/column_descent.py``. As on a dense block (``thresholds.py``), more features than examples are
+The features are sparse, or dense and nearly independent of each other, so that few sweeps suffice. These are the sweeps of
+``prox/column_descent.py``. As on a dense block (``thresholds.py``), more features than examples are
 reached from w = 0 by way of stronger penalties, so that few features are in use on the way.
 """
 
@@ -18,13 +19,30 @@ from dualnewton.solvers.prox.entry_paths import LOOSELY, EntryModel
 from dualnewton.solvers.prox.subproblem import Penalty
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
-    """Sweep until the gap is small enough; a step is a round of sweeps."""
+def solve(
+    problem: Problem,
+    block: Block,
+    start: Start | None,
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+    directions: int | None = None,
+) -> Found:
+    """Sweep until the gap is small enough; a step is a round of sweeps, and ``directions`` limits the sweeps, too."""
+    sweeps = SWEEPS * most if directions is None else min(SWEEPS * most, directions)
+    return swept(problem, block, start, tol=tol, most=sweeps, deadline=deadline)[0]
+
+
+def swept(
+    problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float
+) -> tuple[Found, bool]:
+    """Sweep at most so often; return the model, and whether these sweeps sufficed."""
     y = problem.y if problem.offset is None else problem.y - problem.offset
     crossovers, penalty = block.crossovers, Penalty.of(problem)
     if (features := block.kept.get("entries: features")) is None:
         features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
-    model = EntryModel(features, y, problem.c, SWEEPS * most, fit_intercept=problem.fit_intercept)
+    model = EntryModel(features, y, problem.c, most, fit_intercept=problem.fit_intercept)
     strengths: tuple[float, ...] = (1.0,)
     if start is None:
         w = np.zeros(problem.d)
@@ -36,4 +54,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         here = penalty.times(strength)
         part = WELL_BELOW * tol / LOOSELY if strength == 1.0 else ROUGHLY
         w = model.minimum(w, here, part * float(here.threshold.min()), lambda: time.perf_counter() > deadline)
-    return Found(w.copy(), float(model.target_mean - model.mean @ w), min(most, 1 + model.sweeps // SWEEPS))
+        model.most = most - model.sweeps
+        if model.is_slow:
+            break
+    steps = min(max(1, most // SWEEPS), 1 + model.sweeps // SWEEPS)
+    return Found(w.copy(), float(model.target_mean - model.mean @ w), steps), not model.is_slow

@@ -8,6 +8,9 @@ that rounding errors of the latter do not accumulate. The intercept is eliminate
 
 With more features than examples the first turns have stronger penalties, so that the features in use become more from turn to
 turn: from w = 0 at once, many more would be gathered than are used in the end.
+
+Linear systems cost much where many features are used. If these explain the targets nearly independently of each other, sweeps of
+coordinate descent (``entries.py``) come first, and mostly suffice.
 """
 
 from __future__ import annotations
@@ -43,14 +46,44 @@ IN_VAIN = 2
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
-    """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
-    kinks, rows = kinks_of(problem), Rows(problem, block)
+    """Sweep over the features if that is expected to suffice; else, and where it does not, take Newton steps."""
+    kinks, rows, known = kinks_of(problem), Rows(problem, block), None
+    if start is None and problem.n * problem.d > block.crossovers.persistent_entries:
+        known = _, slopes = rows.evaluate(np.empty(0))
+        if (sweeps := sweeps_worth(problem, slopes, kinks.shrunk(-slopes) != 0.0, block.crossovers)) > 0:
+            from dualnewton.solvers.direct.entries import swept
+
+            found, done = swept(problem, block, None, tol=tol, most=sweeps, deadline=deadline)
+            if done or time.perf_counter() > deadline:
+                return found
+            # With d ≤ n, the signs that one system over all features gives at w = 0 are a better start than the model.
+            if problem.d > problem.n:
+                start, known = (found.w, found.intercept), None
+    return by_newton(problem, block, kinks, rows, start, known, tol=tol, most=most, deadline=deadline)
+
+
+def by_newton(
+    problem: Problem,
+    block: Block,
+    kinks: Kinks,
+    rows: Rows,
+    start: Start | None,
+    known: tuple[float, np.ndarray] | None,
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+) -> Found:
+    """Add features and minimise over them until the gap is small enough, or rounding stops its fall.
+
+    ``known`` are the losses and slopes at the start, if they are known.
+    """
     w = np.zeros(problem.d) if start is None else kinks.nearest(np.asarray(start[0]))
     rows.gather(w.nonzero()[0])
     best, least, in_vain, steps, stronger, goal = w, np.inf, 0, 0, list[float](), 0.0
     while True:
-        losses, slopes = rows.evaluate(w[rows.inside])
-        beyond = kinks.shrunk(-slopes)
+        losses, slopes = rows.evaluate(w[rows.inside]) if known is None else known
+        beyond, known = kinks.shrunk(-slopes), None
         if steps or start is not None:
             value, gap = value_and_gap(problem, w, losses, slopes)
             in_vain = in_vain + 1 if gap > 0.5 * least and goal <= WELL_BELOW * tol else 0
@@ -122,17 +155,35 @@ def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.nda
 def are_used(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, sizes: Crossovers) -> bool:
     """Whether most features of least squares are likely to be nonzero, given their slopes at w = 0 and which exceed thresholds.
 
-    A feature alone explains slope_j²/Σ c_i x_ij² of Σ c_i t_i². Where these sum to more than the whole, features share what they
-    explain, and those that enter first leave little for the others.
+    Where features share what they explain, those that enter first leave little for the others.
     """
     if problem.d > problem.n or np.count_nonzero(pulled) < sizes.walk_share * problem.d:
         return False
+    return explained(problem, slopes) <= sizes.shared_share
+
+
+def sweeps_worth(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, sizes: Crossovers) -> int:
+    """Return how many sweeps are tried before Newton steps, given the slopes at w = 0 and which of them exceed thresholds.
+
+    None are, unless features explain the targets nearly independently of each other; noise in the targets has each feature
+    explain 1/n of them. The m features with such slopes are expected to be used. The products and the linear systems of Newton's
+    method cost as much as m and m²/n sweeps, each times a number.
+    """
+    m = int(np.count_nonzero(pulled))
+    worth = int(sizes.product_sweeps * m + sizes.system_sweeps * m * m / problem.n)
+    if worth < sizes.fewest_sweeps or explained(problem, slopes) > sizes.shared_share * (1.0 + problem.d / problem.n):
+        return 0
+    return worth
+
+
+def explained(problem: Problem, slopes: np.ndarray) -> float:
+    """Return the sum of what each feature explains alone, slope_j²/Σ c_i x_ij², as a fraction of Σ c_i t_i²."""
     c, data = problem.sample_weight, problem.data
     squares = np.square(data.feature_norms) if c is None else data.column_norms(c)
     t = problem.y - problem.o
     t = t - problem.fit_intercept * float(problem.c @ t) / float(problem.c.sum())
-    explained = float(np.divide(np.square(slopes), squares, out=np.zeros(problem.d), where=squares > 0.0).sum())
-    return explained <= sizes.shared_share * float(problem.c @ np.square(t))
+    each = np.divide(np.square(slopes), squares, out=np.zeros(problem.d), where=squares > 0.0)
+    return float(each.sum()) / (float(problem.c @ np.square(t)) or 1.0)
 
 
 def wanted(beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers) -> np.ndarray:
