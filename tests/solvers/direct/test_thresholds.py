@@ -235,7 +235,7 @@ def test_independent_features_of_which_many_are_used_need_sweeps_alone(n, d, mak
 @pytest.mark.parametrize(("n", "d"), [(300, 600), (700, 400), (1200, 1000)])
 def test_correlated_features_are_left_to_newton_steps(n, d, monkeypatch):
     swept = []
-    monkeypatch.setattr(entries, "swept", lambda *args, **rest: swept.append(args))
+    monkeypatch.setattr(entries, "swept", lambda *args, **_: swept.append(args))
     rng = np.random.default_rng(0)
     X = 0.3 * rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
     y = X @ (rng.standard_normal(d) + 0.2)
