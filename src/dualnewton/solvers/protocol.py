@@ -15,13 +15,13 @@ from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 
 
-class Point(ABC):
+class Point:
     """A point that a method returns for certification."""
 
     @property
-    @abstractmethod
     def parts(self) -> tuple[Any, ...]:
         """The model, the dual point, or both."""
+        return tuple(vars(self).values())
 
     @property
     def is_finite(self) -> bool:
@@ -29,17 +29,17 @@ class Point(ABC):
         return all(bool(np.isfinite(part).all()) for part in self.parts if part is not None)
 
     @staticmethod
-    @abstractmethod
-    def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
-        """Have the problems certify points of this class, in shared passes if possible."""
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:  # noqa: ARG004
+        """Have the problems certify points of this class: each by its own passes, unless the class has passes for all.
 
-    @classmethod
-    def certified_within(cls, problems: Sequence[Any], points: Sequence[Any], tol: float) -> list[CertifiedPair]:  # noqa: ARG003
-        """Do the same; certificates also have bounds of their rounding errors where these take less time together.
-
-        A bound need not be sharp where gap and rounding errors are at most tol|P|.
+        If ``tol`` is given, certificates also have bounds of their rounding errors where these take less time together. A bound
+        need not be sharp where gap and rounding errors are at most tol|P|.
         """
-        return cls.certified(problems, points)
+        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
+
+    def certified_by(self, problem: Any) -> CertifiedPair:
+        """Have the problem certify this point."""
+        raise NotImplementedError(f"{type(self).__name__} certifies several points together")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +48,8 @@ class DualPoint(Point):
 
     alpha: np.ndarray
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.alpha,)
-
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
-        """Have the problems certify the points, in shared passes."""
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:  # noqa: ARG004
         return certify_duals(problems, [point.alpha for point in points])
 
 
@@ -65,19 +60,8 @@ class PrimalPoint(Point):
     w: np.ndarray
     intercept: Any
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.w, self.intercept)
-
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
-        """Have the problems certify the points, in shared passes."""
-        return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
-
-    @classmethod
-    def certified_within(
-        cls, problems: Sequence[Problem], points: Sequence[PrimalPoint], tol: float
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
         return certify_models(problems, [point.w for point in points], [point.intercept for point in points], tol=tol)
 
 
@@ -89,20 +73,8 @@ class PairPoint(Point):
     intercept: Any
     alpha: np.ndarray
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.w, self.intercept, self.alpha)
-
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[PairPoint]) -> list[CertifiedPair]:
-        """Have the problems certify the points, in shared passes."""
-        models, intercepts = [point.w for point in points], [point.intercept for point in points]
-        return certify_pairs(problems, models, intercepts, [point.alpha for point in points])
-
-    @classmethod
-    def certified_within(
-        cls, problems: Sequence[Problem], points: Sequence[PairPoint], tol: float
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
         return certify_pairs(problems, models, intercepts, [point.alpha for point in points], tol=tol)
 
@@ -117,10 +89,9 @@ class WholePoint(Point):
     def parts(self) -> tuple[Any, ...]:
         return tuple(self.arguments.values())
 
-    @staticmethod
-    def certified(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
-        """Have each objective certify its point."""
-        return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
+    def certified_by(self, problem: Any) -> CertifiedPair:
+        pair: CertifiedPair = problem.certified_pair(**self.arguments)
+        return pair
 
 
 class Method(ABC):
@@ -200,9 +171,6 @@ class Method(ABC):
     def restore(self, state: Any) -> None:
         """Restore the state of a method with the same problems, plan and request: further steps have the same bits."""
 
-    def close(self) -> None:  # noqa: B027
-        """Release the resources of the method."""
-
 
 class SharedPasses(Method):
     """A primal method: models with a known objective n P (``value``) and gap n(P − D), which share passes.
@@ -229,9 +197,6 @@ class SharedPasses(Method):
 
     def keep(self, wanted: Sequence[int]) -> None:
         self.models = [self.models[k] for k in wanted]
-
-    def close(self) -> None:
-        self.data.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,11 +279,6 @@ class OuterMethod(Method):
         self.models, self.places = [self.models[k] for k in wanted], [self.places[k] for k in wanted]
         if self.inner is not None:
             self.inner.keep(self.places)
-
-    def close(self) -> None:
-        if self.inner is not None:
-            self.inner.close()
-        self.inner = None
 
     @abstractmethod
     def own_state(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -110,7 +109,6 @@ class GridFits:
         self.c = words.row_weights(data.y, search.classes_, data.sample_weight)
         self.weightings = folds.weights(self.c)
         self.again = search.certify_choice
-        self.stack = contextlib.ExitStack()
         newton = session.method in ("auto", "newton") and data.matrix.capabilities.local
         newton = newton and not multiplies_entries(data.matrix.profile, session.tuning)  # then no Hessian is computed
         self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
@@ -118,14 +116,7 @@ class GridFits:
         self.neighbours: Neighbours | None = None
         if newton and Neighbours.pay(rows, folds, session.tuning):
             classes = len(search.classes_) if search._is_softmax else 1
-            steps = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
-            self.neighbours = self.stack.enter_context(steps)
-
-    def __enter__(self) -> GridFits:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
+            self.neighbours = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
 
     def member(self, grid: Grid, place: Place) -> Any:
         """Return the estimator of a value, which has one problem per fold and class."""

@@ -262,10 +262,6 @@ class CompiledEngine(Engine):
         for name in MOVING:
             getattr(self.models, name)[...] = state[name]
 
-    def close(self) -> None:
-        if not self.separable_rounds:
-            self._sweep.close()
-
 
 _EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 """An index block without sets, from whose types the kernels are compiled."""

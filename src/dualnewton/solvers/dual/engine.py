@@ -103,6 +103,3 @@ class Engine:
         """Restore the state of an engine for the same problems."""
         for solver, own in zip(self.solvers, state, strict=True):
             solver.state = own
-
-    def close(self) -> None:
-        """Release buffers and threads."""

@@ -125,9 +125,6 @@ class Sweeps(Method):
         self.engine.restore(engine)
         self.residuals = list(residuals)
 
-    def close(self) -> None:
-        self.engine.close()
-
 
 def _fraction(now: float, before: float) -> float:
     return now / before if before > 0.0 else 0.0

@@ -113,7 +113,7 @@ class Aggregation(OuterMethod):
             return passes
         track = self.track(self.turn)
         self._end_stage(model, track.best, whole=track.status in (Status.CONVERGED, Status.NO_PROGRESS))
-        self.close()
+        self.inner = None
         self.turn = (self.turn + 1) % len(self.models)
         return passes + PASSES
 
@@ -174,7 +174,7 @@ class Aggregation(OuterMethod):
 
     def keep(self, wanted: Sequence[int]) -> None:
         if self.turn not in wanted:
-            self.close()
+            self.inner = None
         self.models, self.ready = [self.models[k] for k in wanted], None
         self.turn = sum(k < self.turn for k in wanted) % len(wanted)
 

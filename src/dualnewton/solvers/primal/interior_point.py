@@ -148,9 +148,6 @@ class InteriorPoint(Method):
         for search, known in zip(self.searches, state, strict=True):
             search.restore(known)
 
-    def close(self) -> None:
-        self.system.close()
-
 
 @dataclass(frozen=True, eq=False)
 class KinkedPoint(Point):
@@ -165,11 +162,6 @@ class KinkedPoint(Point):
     @property
     def parts(self) -> tuple[Any, ...]:
         return (self.w, self.alpha)
-
-    @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[KinkedPoint]) -> list[CertifiedPair]:
-        """Have each problem certify its point."""
-        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
         """Have the problem certify w and α and, if their gap is too large, the solution of the linear system of the kinks."""
@@ -195,11 +187,6 @@ class VertexPoint(Point):
     @property
     def parts(self) -> tuple[Any, ...]:
         return tuple(chain.from_iterable(self.points))
-
-    @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[VertexPoint]) -> list[CertifiedPair]:
-        """Have each problem certify its points."""
-        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
         """Have the problem certify the first point and, if its relative gap is too large, the interior point."""

@@ -67,9 +67,6 @@ class System(ABC):
     def solved(self, right: np.ndarray) -> np.ndarray:
         """Solve with the factor."""
 
-    def close(self) -> None:  # noqa: B027 (most systems hold none)
-        """Release resources."""
-
     def factorise(self, weights: np.ndarray, *, check: Check = None, single: bool = False) -> bool:
         """Factorise the matrix of a step; return whether that is possible."""
         return self.curve(weights, self.ridge, check=check, single=single)
@@ -202,10 +199,6 @@ class Passes(System):
         """Return the system of some examples."""
         return Passes(self.data.subset(kept), self.ridge)
 
-    def close(self) -> None:
-        """Release the threads of the data."""
-        self.data.close()
-
 
 class WidePasses(Passes):
     """Ã by passes over the data, and an n×n matrix, for fewer examples than features.
@@ -284,10 +277,6 @@ class Coordinates(System):
 
     def solved(self, right: np.ndarray) -> np.ndarray:
         return self.system.solved(right)
-
-    def close(self) -> None:
-        """Release the resources of the data."""
-        self.system.close()
 
 
 class Gram:
