@@ -99,20 +99,11 @@ class Method(ABC):
 
     An outer scheme (smoothing, a scale, no penalty) is also a method: its steps are those of a run on other problems, ``inner``.
     It returns a point only when that run has ended.
-
-    Attributes
-    ----------
-    certificates_are_cheap : bool
-        Whether a certificate is cheap compared with a step.
-    expected_ratio : float
-        The gap divided by :meth:`residual`, before the first certificate measures it.
-    inner : Run, optional
-        The current inner run.
     """
 
-    certificates_are_cheap = False
-    expected_ratio = 1.0
-    inner: Any = None
+    certificates_are_cheap = False  # whether a certificate is cheap compared with a step
+    expected_ratio = 1.0  # gap divided by :meth:`residual`, before the first certificate measures it
+    inner: Any = None  # current inner run
 
     @abstractmethod
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
@@ -173,18 +164,10 @@ class Method(ABC):
 
 
 class SharedPasses(Method):
-    """A primal method: models with a known objective n P (``value``) and gap n(P − D), which share passes.
-
-    Attributes
-    ----------
-    data : Data
-        The data.
-    models : list
-        The models, in the order of the problems.
-    """
+    """A primal method: models with a known objective n P (``value``) and gap n(P − D), which share passes."""
 
     data: Any
-    models: list[Any]
+    models: list[Any]  # models, in the order of the problems
 
     def residual(self, k: int) -> float:
         return float(self.models[k].gap) / int(self.data.n)
@@ -217,21 +200,18 @@ class Request:
 
 
 class OuterMethod(Method):
-    """A method whose steps are those of inner runs.
-
-    Parameters
-    ----------
-    models : list
-        One object for each model.
-    request : Request
-        The settings of the outer run.
-    runs : type of Run
-        Starts an inner run (``start``), given its problems, its request and its starting points, or restores one (``restored``).
-    """
+    """A method whose steps are those of inner runs."""
 
     certificates_are_cheap = True
 
-    def __init__(self, models: list[Any], request: Request, runs: Any) -> None:
+    def __init__(
+        self,
+        models: list[Any],  # one object for each model
+        request: Request,  # settings of the outer run
+        # Starts an inner run (``start``), given its problems, its request and its starting points, or restores one
+        # (``restored``).
+        runs: Any,
+    ) -> None:
         self.models, self.request, self.runs = models, request, runs
         self.places = list(range(len(models)))  # indices of the models in the inner run
 

@@ -236,18 +236,10 @@ class Scored:
 
 
 class _OverFolds(OverFolds, LogisticRegression):
-    """The models of several folds, for one value.
+    """The models of several folds, for one value."""
 
-    Attributes
-    ----------
-    neighbours : Neighbours, optional
-        Steps from the model of all rows, if these are cheaper.
-    few : FewCoordinates, optional
-        The coordinates of the rows, if there are more features than rows.
-    """
-
-    neighbours: Neighbours | None = None
-    few: FewCoordinates | None = None
+    neighbours: Neighbours | None = None  # steps from the model of all rows, if these are cheaper
+    few: FewCoordinates | None = None  # coordinates of the rows, if there are more features than rows
 
     @property
     def _log_strength(self) -> float:

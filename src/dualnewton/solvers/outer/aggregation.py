@@ -72,21 +72,16 @@ class Aggregation(OuterMethod):
     """Models over the same data, each with its own smaller problems.
 
     A step is a step of the run on a smaller problem of one model. When that run has ended, the next model follows.
-
-    Parameters
-    ----------
-    starts : sequence of (Problem or Unpenalised, CertifiedPair)
-        Problems with a piecewise linear loss of z − y, and their starting points.
-    request : Request
-        The settings of the run.
-    runs : type of Run
-        Starts the runs on smaller problems.
-    sample : int
-        Number of rows in the sample.
     """
 
     def __init__(
-        self, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any, *, sample: int
+        self,
+        # Problems with a piecewise linear loss of z − y, and their starting points.
+        starts: Sequence[tuple[Any, CertifiedPair]],
+        request: Request,  # settings of the run
+        runs: Any,  # starts the runs on smaller problems
+        *,
+        sample: int,  # number of rows in the sample
     ) -> None:
         # Smaller problems are not sampled again: their mean rows have most of the weight.
         tuning = replace(request.tuning, aggregated=math.inf)

@@ -51,19 +51,6 @@ class SearchState:
 class Search:
     """The steps of one model.
 
-    Parameters
-    ----------
-    whole : Terms
-        The losses of all examples.
-    state : State
-        Where to start.
-    losses : callable
-        The losses of the examples for their margins without offset.
-    crossovers : Crossovers
-        From which size on examples are left out.
-    restricts : bool
-        Whether examples may be left out.
-
     Attributes
     ----------
     terms : Terms
@@ -90,12 +77,12 @@ class Search:
 
     def __init__(
         self,
-        whole: Terms,
-        state: State,
-        losses: Callable[[np.ndarray], np.ndarray],
-        crossovers: Crossovers,
+        whole: Terms,  # losses of all examples
+        state: State,  # where to start
+        losses: Callable[[np.ndarray], np.ndarray],  # losses of the examples for their margins without offset
+        crossovers: Crossovers,  # from which size on examples are left out
         *,
-        restricts: bool = True,
+        restricts: bool = True,  # whether examples may be left out
     ) -> None:
         self.whole, self.terms, self.losses, self.crossovers = whole, whole, losses, crossovers
         self.state, self.best, self.idle, self.gap, self.value = state, state, 0, state.gap, NEAR * state.gap

@@ -46,15 +46,6 @@ def root_mean_squares(data: Data, *, intercept: bool = False) -> np.ndarray:
 class View:
     """A problem of the loop: its terms, and what its points mean.
 
-    Parameters
-    ----------
-    problem : Problem or Unpenalised
-        Has a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|.
-    sizes : array of shape (d,)
-        r_j.
-    system_of : callable
-        The linear system of the data for a ridge and the units of x.
-
     Attributes
     ----------
     n : int
@@ -73,7 +64,13 @@ class View:
         Kinks, jumps and weights of all examples.
     """
 
-    def __init__(self, problem: Any, sizes: np.ndarray, system_of: Callable[[np.ndarray, np.ndarray], System]) -> None:
+    def __init__(
+        self,
+        problem: Any,  # has a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|
+        sizes: np.ndarray,  # (d,) r_j
+        # The linear system of the data for a ridge and the units of x.
+        system_of: Callable[[np.ndarray, np.ndarray], System],
+    ) -> None:
         rows, scale = problem.unit, problem.lam * problem.n
         kinks, (threshold, factor, _, _) = rows.loss.kinks(rows.y), problem.regularizer.form.limits(problem.d)
         self.rows, self.n, self.thresholds = rows, rows.n, bool(threshold.any())

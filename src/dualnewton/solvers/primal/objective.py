@@ -22,13 +22,6 @@ class Objective:
     The curvature of several columns is that of each column alone, or that of all jointly. For softmax diag(p) − ppᵀ ⪯
     2 diag(p(1 − p)): without the coupling of the columns it changes by at most a factor of two, which L-BFGS corrects.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    joint : bool
-        Whether the curvature of several columns is that of all jointly.
-
     Attributes
     ----------
     columns : int
@@ -45,7 +38,12 @@ class Objective:
         Whether the columns have one joint Hessian.
     """
 
-    def __init__(self, problem: Problem, *, joint: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        joint: bool = False,  # whether the curvature of several columns is that of all jointly
+    ) -> None:
         self.problem, self.columns = problem, problem.columns
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
         self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE
