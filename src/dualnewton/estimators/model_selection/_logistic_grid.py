@@ -33,32 +33,17 @@ Place = tuple[int, int]
 
 
 class Grid:
-    """The fitted models of the grid, and their scores.
-
-    Attributes
-    ----------
-    whole : dict of lists of Result
-        The models of all rows, by index in the grid.
-    outcomes : array of Outcome of shape (l1_ratios, Cs, folds, fits)
-        Certificates and statuses of the models of the folds.
-    of_folds : dict of lists of Result
-        The models of the folds, one fold after the other, if they may be fitted again.
-    coefs : dict of arrays of shape (folds, rows, coefficients)
-        One row for two classes and K for K, with the intercepts in the last column if there are any.
-    scores : array of shape (l1_ratios, Cs, folds)
-        On the held-out rows.
-    ends : array of shape (l1_ratios, Cs, folds, 2)
-        Lower and upper bounds on the scores of exact fits.
-    """
+    """The fitted models of the grid, and their scores."""
 
     def __init__(self, Cs: np.ndarray, ratios: list[float], folds: int, fits: int) -> None:
         self.Cs, self.ratios, self.folds = Cs, ratios, folds
-        self.whole: dict[Place, list[Result]] = {}
-        self.of_folds: dict[Place, list[Result]] = {}
+        self.whole: dict[Place, list[Result]] = {}  # models of all rows
+        self.of_folds: dict[Place, list[Result]] = {}  # those of one fold after the other, if they may be fitted again
+        # (folds, rows, coefficients) One row for two classes and K for K, with the intercepts in the last column, if any.
         self.coefs: dict[Place, np.ndarray] = {}
-        self.scores = np.empty((len(ratios), len(Cs), folds))
-        self.outcomes = np.full((*self.scores.shape, fits), None, dtype=object)
-        self.ends = np.full((*self.scores.shape, 2), choice.UNKNOWN)
+        self.scores = np.empty((len(ratios), len(Cs), folds))  # on the held-out rows
+        self.outcomes = np.full((*self.scores.shape, fits), None, dtype=object)  # of the models of the folds
+        self.ends = np.full((*self.scores.shape, 2), choice.UNKNOWN)  # bounds on the scores of exact fits
 
     def places(self) -> list[Place]:
         """Return all indices in the order of preference among equal scores: by C, then by l1_ratio."""

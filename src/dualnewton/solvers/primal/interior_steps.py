@@ -182,17 +182,7 @@ class Direction(NamedTuple):
 
 
 class Directions:
-    """Newton directions at a state, by one factor.
-
-    Attributes
-    ----------
-    possible : bool
-        Whether the matrix has a factor.
-    products : int
-        Products with Ã and Ãᵀ so far.
-    weak : bool
-        Whether a solution missed the requested accuracy, or needed many refinements.
-    """
+    """Newton directions at a state, by one factor."""
 
     def __init__(
         self,
@@ -201,11 +191,14 @@ class Directions:
         check: Callable[[], None] | None = None,  # called between large pieces of work; may raise an exception
         most: float = math.inf,  # limit on products, beyond which solutions are not refined
     ) -> None:
-        self.terms, self.state, self.most, self.products, self.weak = terms, state, most, 0, False
+        self.terms, self.state, self.most = terms, state, most
+        self.products = 0  # with Ã and Ãᵀ so far
+        self.weak = False  # whether a solution missed the requested accuracy, or needed many refinements
         self.values, self.slacks = values, slacks = state.boxes[:2], state.boxes[2:]
         self.ratio = ratio = slacks / values
         self.D = D = ratio[0] + ratio[1]
         np.divide(1.0, D, out=D)
+        # Whether the matrix has a factor.
         self.possible = terms.system.factorise(terms.mass(D), check=check, single=state.single)
 
     def predicted(self) -> tuple[float, np.ndarray]:
