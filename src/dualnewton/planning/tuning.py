@@ -49,9 +49,8 @@ class Tuning(Crossovers):
     # Factor by which the conjugate gradients on sparse rows are predicted to be too many: frequent features have most of the
     # trace of their Hessians.
     product_optimism: float = 2.0
-    # Systems solved to the wanted gap by these conjugate gradients that cost as much as a
-    # fit: all but the last are solved roughly. And the most of them in a system of a logistic loss with fewer examples than
-    # features.
+    # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
+    # solved roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0
     fitted_products: float = 10.0
     # Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call, without the
@@ -175,9 +174,8 @@ class Tuning(Crossovers):
     smoothing_reads: float = 45.0
     interior_reads: float = 110.0
     kinked_trial_epochs: float = 10.0  # epochs of dual rounds on a loss with kinks after which their speed is known
-    # Steps of the interior-point method to a relative gap of 1e-6; and in
-    # each, pairs of products with X and its transpose (refinements included), and operations on a row's slopes that cost
-    # about as much as its loss.
+    # Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its
+    # transpose (refinements included), and operations on a row's slopes that cost about as much as its loss.
     interior_steps: float = 18.0
     interior_passes: float = 4.0
     interior_vectors: float = 20.0
@@ -194,9 +192,8 @@ class Tuning(Crossovers):
     # Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
     used_share: float = 0.25
     column_sweeps: float = 15.0  # coordinate sweeps per proximal Newton step without a matrix
-    # Switching between methods
-    # A run changes its method if another is predicted to be cheaper by this factor for the remaining work; the second for a
-    # dual method that would not end within the limit of epochs.
+    # Switching between methods A run changes its method if another is predicted to be cheaper by this factor for the
+    # remaining work; the second for a dual method that would not end within the limit of epochs.
     switch_margin: float = 1.3
     limit_margin: float = 0.05
     switch_window: int = 2  # least number of steps of the loop over which the speed of the current method is measured
@@ -261,10 +258,9 @@ class Tuning(Crossovers):
     moment_features: int = 256
     # Least number of multiplications of a Gram matrix for which single precision is considered.
     single_products: float = float(1 << 22)
-    # Working sets
-    # For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features costs
-    # more per entry than that of all, all features are used up to this multiple of those whose matrix costs a pass, and up to
-    # this number.
+    # Working sets For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some
+    # features costs more per entry than that of all, all features are used up to this multiple of those whose matrix
+    # costs a pass, and up to this number.
     large_set_factor: float = 3.0
     most_together: int = 2000
     # Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
@@ -283,9 +279,8 @@ class Tuning(Crossovers):
     # entries of X than this share of ``small_entries``.
     wide_walk: int = 32
     wide_walk_share: float = 0.25
-    # Direct solutions
-    # Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which it may
-    # cost this multiple of the stage before it.
+    # Direct solutions Limit on the examples in the linear system that solves a piecewise linear loss; and the relative
+    # gap below which it may cost this multiple of the stage before it.
     kink_system: int = 2000
     late_kink_gap: float = 1e-8
     late_kink_factor: float = 4.0
