@@ -94,7 +94,7 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
 
     With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
-    those of a loss without γ change it much.
+    those of a loss without γ change it much. Newton's method has one Hessian for a quadratic loss, and several for others.
     """
     if problem.data.profile.sparse or not tuning.small_entries < problem.n * problem.d <= tuning.product_block:
         return False
@@ -102,10 +102,11 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     fewest = tuning.product_rows if uneven else 1.0
     if problem.columns > 1 or problem.n < fewest * problem.d:
         return False
-    if not has_hessian(problem) or not problem.data.capabilities.whole or _takes_newton(problem, tuning):
+    once = problem.loss.curvature is Curvature.CONSTANT
+    if not (has_hessian(problem) and problem.data.capabilities.whole) or (once and _takes_newton(problem, tuning)):
         return False
     in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
-    return in_range and _directions(problem, tuning) >= tuning.fewest_products
+    return in_range and _directions(problem, tuning) >= (2 if once else 1) * tuning.fewest_products
 
 
 def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
