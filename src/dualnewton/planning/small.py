@@ -96,7 +96,7 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
     those of a loss without γ change it much. Newton's method has one Hessian for a quadratic loss, and several for others.
     """
-    if problem.data.profile.sparse or not tuning.small_entries < problem.n * problem.d <= tuning.product_block:
+    if problem.data.profile.sparse or is_small(tuning, problem.n, problem.d):
         return False
     uneven = problem.loss.curvature is Curvature.PIECEWISE or problem.loss.gamma is None
     fewest = tuning.product_rows if uneven else 1.0
@@ -191,16 +191,11 @@ def _takes_classes(problem: Any, tuning: Tuning) -> bool:
     coordinates of their span costs less if these are few.
     """
     n, d, K = problem.n, problem.d, problem.columns
-    few = K > 1 and d <= tuning.class_features and n * d <= _most_entries(problem, tuning)
+    few = K > 1 and d <= tuning.class_features
     few = few and (d <= n or K * n > max(tuning.class_coordinates * d, tuning.class_newton))
     if not is_small(tuning, n, d):
         few = few and not problem.data.profile.sparse and n * tuning.sample_share <= tuning.sample_rows * K * d
     return few and has_hessian(problem) and problem.data.capabilities.whole
-
-
-def _most_entries(problem: Any, tuning: Tuning) -> int:
-    """Return the largest number of entries of X for which a problem is solved on one dense block."""
-    return tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
 
 
 def _with_passes(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
@@ -247,7 +242,7 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     more rows than features the scale is nearly zero, and either method takes many steps.
     """
     n, d = problem.n, problem.d
-    if problem.epsilon <= 1.0 or n * d > tuning.direct_entries or not problem.data.capabilities.whole:
+    if problem.epsilon <= 1.0 or not problem.data.capabilities.whole:
         return False
     return d <= max(tuning.one_block_features, min(n / tuning.joint_scale_rows, tuning.joint_scale_features))
 
@@ -273,9 +268,7 @@ def _takes_entries(problem: Any, tuning: Tuning) -> bool:
 
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
-    if problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
-        return False
-    return _expands(problem, tuning) and problem.regularizer.form.has_thresholds
+    return problem.columns == 1 and _expands(problem, tuning) and problem.regularizer.form.has_thresholds
 
 
 def _expands(problem: Any, tuning: Tuning) -> bool:
@@ -369,7 +362,8 @@ FAMILIES = {
 
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
-    most = _most_entries(problem, tuning)
+    # Entries of X for which problems are solved on one dense block, at most.
+    most = tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
     asked, scheme, sparse = tau in ("auto", problem.n), problem.scheme, problem.data.profile.sparse
     # Models with kinks take their own steps in either way; those of one Hessian share it.
     apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))

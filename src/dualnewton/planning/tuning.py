@@ -40,12 +40,11 @@ class Tuning(Crossovers):
     # faster.
     product_features: int = 64
     product_entries: int = 1 << 19
-    # Largest number of entries of a dense block for which Newton's method begins by conjugate gradients, where its Hessians
-    # are not cheap; the least number of rows for each feature for which this is done for losses that are piecewise quadratic
-    # or have no γ; and the least number of conjugate gradients that must cost as much as a Hessian, twice as many for
-    # quadratic losses. On tables of 1300×200 to 4000×60 of any conditioning, other losses then take 0.4 to 0.75 of the time
-    # of Newton's method on one dense block; at worst, where features are nearly dependent, 1.8 times.
-    product_block: int = 1 << 20
+    # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature,
+    # for losses that are piecewise quadratic or have no γ; and the least number of conjugate gradients that cost as
+    # much as a Hessian, twice as many for quadratic losses. On tables of 1300×200 to 4000×60 of any conditioning, other
+    # losses then take 0.4 to 0.75 of the time of Newton's method with Hessians; at worst, where features are nearly
+    # dependent, 1.8 times.
     product_rows: float = 2.5
     fewest_products: int = 20
     # Factor by which the conjugate gradients on sparse rows are predicted to be too many: frequent features have most of the
