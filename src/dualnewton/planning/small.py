@@ -38,7 +38,7 @@ class Family(NamedTuple):
     # Whether it expands all rows to one dense block, so that the number of entries of X is limited; else it is for sparse
     # rows.
     dense: bool = True
-    alone: bool = False  # whether it takes one model at a time only
+    alone: bool = False  # whether it leaves several models that share one Hessian to other families
     # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
     # Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
@@ -55,13 +55,13 @@ class Family(NamedTuple):
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method works on one dense block of all rows.
 
-    Beyond small data the d×d Hessians take most of the time; with many features, or few stored entries in each row, sketches and
-    dual rounds then cost less.
+    Beyond small data the d×d Hessians take most of the time. Dense rows with many features have left them to conjugate gradients
+    before; of sparse rows with many features, or few stored entries, sketches and dual rounds cost less.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
     few = problem.columns == 1 and d <= tuning.one_block_features
-    if not is_small(tuning, n, d):
-        thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
+    if profile.sparse and not is_small(tuning, n, d):
+        thin = profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
@@ -99,14 +99,14 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     if problem.data.profile.sparse or is_small(tuning, problem.n, problem.d):
         return False
     uneven = problem.loss.curvature is Curvature.PIECEWISE or problem.loss.gamma is None
-    fewest = tuning.product_rows if uneven else 1.0
-    if problem.columns > 1 or problem.n < fewest * problem.d:
+    least = tuning.product_rows if uneven else 1.0
+    if problem.columns > 1 or problem.n < least * problem.d:
         return False
-    once = problem.loss.curvature is Curvature.CONSTANT
-    if not (has_hessian(problem) and problem.data.capabilities.whole) or (once and _takes_newton(problem, tuning)):
+    if not (has_hessian(problem) and problem.data.capabilities.whole):
         return False
     in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
-    return in_range and _directions(problem, tuning) >= (2 if once else 1) * tuning.fewest_products
+    fewest = tuning.fewest_products * (2 if problem.loss.curvature is Curvature.CONSTANT else 1)
+    return in_range and _directions(problem, tuning) >= fewest
 
 
 def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
@@ -374,7 +374,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
             continue
         if not (one_block if family.dense else sparse) or (family.automatic and method != "auto"):
             continue
-        if family.alone and models > 1:
+        if family.alone and models > 1 and _share_hessian(problem):
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):

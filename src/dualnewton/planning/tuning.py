@@ -31,8 +31,8 @@ class Tuning(Crossovers):
     # Factor by which interior-point steps on one dense block are faster than those by passes are predicted to be, and a
     # margin.
     direct_gain: float = 8.0
-    # Most multiplications of a Hessian, nd², for which Newton's method works on one dense block of more than
-    # ``small_entries`` entries; the second for sparse rows with few pairs of stored entries.
+    # Most multiplications of a Hessian, nd², for which Newton's method makes sparse rows of more than ``small_entries``
+    # entries dense; the second for rows with few pairs of stored entries.
     direct_hessian: float = 6.4e7
     thin_hessian: float = 2.1e7
     # Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
