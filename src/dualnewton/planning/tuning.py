@@ -137,12 +137,11 @@ class Tuning(Crossovers):
     slow_diagonal: float = 4.0
     # For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     changed_rows: float = 0.1
-    # Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes: passes +
+    # Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes:
     # per root · √K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of ln(1 + E[a_j²]/λ)
     # over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the way. A
     # direction that all classes share has the curvature λ only; if the features have equal scales, a few L-BFGS corrections
     # cover all these directions.
-    softmax_passes: float = 1.0
     softmax_passes_per_root: float = 4.5
     softmax_slowdown: float = 3.0
     softmax_spread: float = 1.5
@@ -187,9 +186,7 @@ class Tuning(Crossovers):
     # and the rows of that sample, as a multiple of (n√d)^(2/3).
     aggregated: float = 4.0
     aggregated_sample: float = 2.0
-    # Proximal Newton steps over working sets for quadratic losses, and the factor on these steps for other losses.
-    working_set_steps: float = 8.0
-    curved_steps: float = 2.0
+    working_set_steps: float = 8.0  # proximal Newton steps over working sets
     # Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
     used_share: float = 0.25
     column_sweeps: float = 15.0  # coordinate sweeps per proximal Newton step without a matrix
