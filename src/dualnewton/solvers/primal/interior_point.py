@@ -63,7 +63,6 @@ class InteriorPoint(Method):
         sizes = root_mean_squares(first.data, intercept=first.fit_intercept)
         self.problems = [problem for problem, _ in starts]
         self.views = [View(problem, sizes, system_of) for problem in self.problems]
-        self.system = self.views[0].terms.system
         self.searches = [
             Search(view.terms, view.start(pair, single=single), view.losses, crossovers, restricts=view.is_ridge)
             for view, (_, pair) in zip(self.views, starts, strict=True)
