@@ -1,36 +1,79 @@
 """Time every method on a grid of problems, for the planner: ``python -m benchmarks.calibrate [FILE] [--loss NAME]``.
 
-Writes the times as JSON, with machine, versions and date, and prints the machine rates that this machine would be given
-(:class:`dualnewton.planning.rates.Rates`). ``tests/planning/test_regret.py`` reads the file: it asks the planner for its choice
-on the same problems, and bounds what that choice loses against the fastest method.
+Methods are timed as the loop drives them, and so is each direct solver (``planning/small.py``) that could be chosen if its limits
+were ``WIDER``. Writes the times as JSON, with machine, versions and date, and prints the machine rates that this machine would
+be given (:class:`dualnewton.planning.rates.Rates`). ``tests/planning/test_regret.py`` reads the file: it asks the planner for its
+choice on the same problems, and bounds what that choice loses against the fastest method.
 """
 
 from __future__ import annotations
 
+import _thread
 import argparse
+import contextlib
 import datetime
 import json
 import math
 import platform
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.planning import small
 from dualnewton.planning.eligible import methods_for
+from dualnewton.planning.plan import Plan
+from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.run import start
 
-TOL, CAP, REPEATS, LONG_SECONDS = 1e-6, 4.0, 3, 0.3
+TOL, CAP, REPEATS, LONG_SECONDS = 1e-6, 4.0, 7, 0.3
 """Relative gap; seconds after which a method is cut short; runs, the fastest of which counts, unless they took so many seconds.
 
-Times are seconds of this process on its core, which other processes disturb least; only the cap is by the clock."""
+Times are seconds of this process on its core, which other processes disturb least."""
+
+WATCHED = 0.1
+"""Seconds between two looks at the time of a run."""
+
+GENERAL = replace(
+    DEFAULT,
+    direct_entries=0,
+    round_entries=0,
+    product_entries=0,
+    entry_fit=0,
+    direct_multiplications=0.0,
+    class_rows=0,
+)
+"""Without the direct solvers, so that the loop drives every method."""
+
+WIDER = {
+    "direct_hessian": 4.0,
+    "thin_hessian": 4.0,
+    "product_entries": 4,
+    "product_features": 0.25,
+    "product_optimism": 16.0,
+    "product_rows": 0.25,
+    "fewest_products": 0.25,
+    "round_entries": 4,
+    "round_features": 0.25,
+    "round_conditioning": 0.25,
+    "class_features": 2,
+    "entry_fit": 4,
+    "thin_share": 2.0,
+}
+"""Factors on limits within which a direct solver is timed: beyond the tuned limits, so that the record shows whether these are
+right."""
+
+RELAXED = replace(DEFAULT, **{name: getattr(DEFAULT, name) * factor for name, factor in WIDER.items()})
 
 FILE = Path(__file__).parents[1] / "tests" / "planning" / "times.json"
 
@@ -71,6 +114,10 @@ TABLES: dict[str, Callable[[], Any]] = {
     "CSR 5000x2000, 1 %": lambda: sparse(5000, 2000, 0.01),
     "CSR 3000x20000, 0.3 %": lambda: sparse(3000, 20_000, 0.003),
     "CSR 30000x300, 5 %": lambda: sparse(30_000, 300, 0.05),
+    "CSR 500x5000, 0.5 %": lambda: sparse(500, 5000, 0.005),
+    "CSR 20000x1000, 5 %": lambda: sparse(20_000, 1000, 0.05),
+    "dense 1500x600": lambda: dense(1500, 600),
+    "dense 1500x150": lambda: dense(1500, 150),
 }
 CLASSES: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "digits": lambda: digits(1),
@@ -147,25 +194,62 @@ def cells() -> Iterator[Cell]:
             yield Cell(data, "softmax", "L2", strength)
 
 
-def seconds(problem: dn.Problem, method: str) -> float | None:
+def seconds(problem: dn.Problem, method: str, tuning: Tuning) -> float | None:
     """Return the least seconds of a few runs; None if the method does not reach the gap in ``CAP`` seconds."""
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < LONG_SECONDS:
         began = time.process_time()
-        result = dn.solve(problem, method=method, tol=TOL, time_limit=CAP, random_state=0, max_epochs=100_000)
-        times.append(time.process_time() - began)
-        if not result.converged:
-            return None
+        with interrupted_after(CAP), contextlib.suppress(KeyboardInterrupt):
+            result = dn.solve(problem, method=method, tol=TOL, random_state=0, max_epochs=100_000, tuning=tuning)
+            times.append(time.process_time() - began)
+            if result.converged:
+                continue
+        return None
     return min(times)
 
 
+@contextlib.contextmanager
+def interrupted_after(limit: float) -> Iterator[None]:
+    """Interrupt the block, as Ctrl-C does, after so many seconds of this process on its core."""
+    ended, end = threading.Event(), time.process_time() + limit
+
+    def watch() -> None:
+        while not ended.wait(WATCHED):
+            if time.process_time() > end:
+                _thread.interrupt_main()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def direct_plans(problem: dn.Problem) -> Iterator[Plan]:
+    """Yield the plan of each direct solver that takes the problem within its limits, or within wider ones."""
+    n, fits = problem.n, problem.n * problem.d <= DEFAULT.direct_entries
+    for name, family in small.FAMILIES.items():
+        able = problem.scheme in family.schemes and (fits if family.dense else problem.data.profile.sparse)
+        if able and (family.takes(problem, DEFAULT) or family.takes(problem, RELAXED)):
+            plan = Plan(family.method, n, family.reason, compiled=family.automatic, family=family.solver or name)
+            yield plan if family.completed is None else family.completed(plan, problem, DEFAULT)
+    if (wide := small.wide_plan(problem, "auto", "auto")) is not None:
+        yield wide
+
+
 def measured(cell: Cell) -> dict[str, Any]:
-    """Time each method that "auto" may choose, once its kernels are there."""
-    problem = cell.problem
-    times = {}
+    """Time each method that "auto" may choose, and each direct solver, once its kernels are there."""
+    problem, times = cell.problem, dict[str, float | None]()
     for method in methods_for(problem):
-        dn.solve(problem, method=method, tol=TOL, max_epochs=1, random_state=0)
-        times[method] = seconds(problem, method)
+        dn.solve(problem, method=method, tol=TOL, max_epochs=1, random_state=0, tuning=GENERAL)
+        times[method] = seconds(problem, method, GENERAL)
+    for plan in direct_plans(problem):
+        with mock.patch.object(start, "small_plan", return_value=plan):
+            dn.solve(problem, tol=TOL, max_epochs=1, random_state=0)
+            times[f"direct {plan.family}"] = seconds(problem, "auto", DEFAULT)
     return {**vars(cell), "seconds": times}
 
 
@@ -209,15 +293,15 @@ def main(path: Path, loss: str | None) -> None:
         "cells": found,
     }
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    given = vars(dn.planning.tuning.DEFAULT.rates)
+    given = vars(DEFAULT.rates)
     print(f"{'rate':20} {'here':>10} {'tuned':>10}")
     for name, rate in rates().items():
         print(f"{name:20} {rate:10.3g} {given[name]:10.3g}")
     solved = sum(any(each is not None for each in cell["seconds"].values()) for cell in found)
     print(f"{solved} of {len(found)} cells were solved in {CAP:g} s; geometric means per method:")
-    for method in ("sdna", "newton", "ihs"):
+    for method in sorted({name for cell in found for name in cell["seconds"]}):
         logs = [math.log(t) for cell in found if (t := cell["seconds"].get(method)) is not None]
-        print(f"{method:20} {math.exp(sum(logs) / len(logs)):10.3g} s over {len(logs)} cells")
+        print(f"{method:20} {math.exp(sum(logs) / max(1, len(logs))):10.3g} s over {len(logs)} cells")
 
 
 def _processor() -> str:

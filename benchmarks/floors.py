@@ -64,7 +64,6 @@ def epoch_of_ours(problem: dn.Problem, tau: int) -> Epoch:
         laps.append(tuple(np.diff(marks)))
         alpha = engine.alpha(0)
         engine.adapt(0, problem.certify(problem.w_of(alpha), alpha=alpha).gap, 0.0)
-    engine.close()
     return Epoch(*(statistics.median(lap) for lap in zip(*laps, strict=True)))
 
 

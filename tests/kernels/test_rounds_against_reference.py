@@ -95,7 +95,6 @@ def assert_same_rounds(method, engine_problems, reference_problems, sampling, ep
             np.testing.assert_allclose(engine.models.w_bar[k], solver.alpha_bar, atol=slack, rtol=slack)
             np.testing.assert_allclose(engine.models.b[k], solver.intercept, atol=slack, rtol=slack)
             assert not np.allclose(engine.alpha(k), alphas[k], atol=1e-3)  # it has moved
-    engine.close()
 
 
 def test_the_cases_meet_every_pair_of_levels():
@@ -151,7 +150,6 @@ def test_rounds_by_gram_blocks_in_float32_go_nearly_as_far(loss, tau):
     engine = CompiledEngine([problem], sampling, starting_points([problem]), separable_rounds=False)
     engine.run(sampling.draw(rng, 5 * ROUNDS))
     np.testing.assert_allclose(engine.models.w_bar[0], problem.alpha_bar(engine.alpha(0)), atol=1e-13)
-    engine.close()
 
 
 @pytest.mark.parametrize("n_threads", [2, 3])
@@ -167,7 +165,6 @@ def test_producing_ahead_is_the_same_round_bit_for_bit(regularizer, storage, n_t
         start = starting_points(problems)
         engine = CompiledEngine(problems, sampling, start, separable_rounds=False, n_threads=threads)
         engine.run(block)
-        engine.close()
         states.append(engine.models)
     one, several = states
     for name in ("w", "w_bar", "alpha", "b", "residual"):

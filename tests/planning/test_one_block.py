@@ -8,7 +8,8 @@ import dualnewton as dn
 from dualnewton.planning.small import small_plan
 
 CASES = {
-    "few features": (5000, 50, 1.0, "newton"),
+    "few features": (10000, 20, 1.0, "newton"),
+    "some features": (1500, 150, 1.0, "conjugate"),
     "few features, thin rows": (5000, 50, 0.05, "newton"),
     "many features": (4000, 250, 1.0, "conjugate"),
     "more rows": (5000, 250, 1.0, None),
@@ -27,6 +28,14 @@ def test_it_is_left_to_other_methods_if_hessians_cost_more_than_calls(case):
         X = sp.random(n, d, density, format="csr", random_state=0)
     problem = dn.Problem(X, np.resize([1.0, -1.0], n), dn.losses.Logistic(), lam=1.0 / n)
     assert dn.plan(problem).family == family
+
+
+def test_one_hessian_of_a_quadratic_loss_costs_less_than_conjugate_gradients():
+    """Other losses have a Hessian for each step: logistic regression on 1500×150 takes 3 ms by products, and 9 with them."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((1500, 150)), rng.standard_normal(1500)
+    assert dn.plan(dn.Problem(X, y, dn.losses.Squared(), lam=1.0 / 1500)).family == "newton"
+    assert dn.plan(dn.Problem(X, y, dn.losses.Huber(1.0), lam=1.0 / 1500)).family == "conjugate"
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -67,3 +76,12 @@ def test_the_squared_hinge_on_few_stored_entries_forms_no_matrix_for_any_ratio_o
     X.data[:] = 1.0
     problem = dn.Problem(X, np.resize([1.0, -1.0], 900), dn.losses.SquaredHinge(), lam=1.0 / 900)
     assert small_plan(problem, "auto", "auto").family == ("conjugate" if ratio < 1.0 else "rounds")
+
+
+def test_several_models_of_a_dense_block_are_fitted_by_conjugate_gradients_too():
+    """Three classes against the rest on 2000×170 take 14 ms instead of 42."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 170)), rng.integers(0, 3, 2000)
+    model = dn.LinearSVC().fit(X, y)
+    assert model.plan_.family == "conjugate"
+    assert max(each.relative_gap for each in model.certificate_) <= model.tol

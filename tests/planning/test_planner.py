@@ -290,7 +290,7 @@ def test_sdna_is_tried_on_dense_data_with_about_as_many_rows_as_features():
     """The products of the rows give the dual a curvature that the predicted epochs, from the penalty alone, leave out."""
     square = tall(n=1000, d=900, lam_n=0.01)
     assert predicted(Facts.of(square))["sdna"] > 100.0 * predicted(Facts.of(square))["newton"]
-    by_rounds = replace(DEFAULT, product_block=0)
+    by_rounds = replace(DEFAULT, fewest_products=1 << 30)
     assert "trial of SDNA" in dn.plan(square, tuning=by_rounds).reason
     assert "trial of SDNA" not in dn.plan(square, tuning=replace(by_rounds, trial_rows=1.0)).reason
     assert "trial of SDNA" not in dn.plan(tall(n=4000, d=900, lam_n=0.01)).reason
@@ -298,7 +298,7 @@ def test_sdna_is_tried_on_dense_data_with_about_as_many_rows_as_features():
 
 def test_rounds_that_would_exceed_the_limit_of_epochs_are_left():
     square = tall(n=1000, d=900, lam_n=0.01)
-    course = Switching(square, dn.plan(square, tuning=replace(DEFAULT, product_block=0)), 1e-4, free=True)
+    course = Switching(square, dn.plan(square, tuning=replace(DEFAULT, fewest_products=1 << 30)), 1e-4, free=True)
     for epoch in range(1, 31):  # 32 more epochs would do
         course.note(float(epoch), 0.75**epoch, 0.75**epoch)
     assert course.better(remaining=70.0) is None

@@ -25,12 +25,26 @@ from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from tuned import tuned
 
-MEAN, WORST = 1.1, 5.5
-"""Bounds of the geometric mean and of the largest regret, choices of direct solvers included. On the recorded times they are
-1.088 and 5.2: an elastic net on 400×2000, which is solved directly since that loads no kernels."""
+MEAN, WORST = 1.12, 6.0
+"""Bounds of the geometric mean and of the largest regret. On the recorded times they are 1.104 and 5.9: an elastic net on
+20000×1000 sparse features of one sign, most of which are used, by extrapolated coordinate descent."""
 
-RECORDED = replace(DEFAULT, product_entries=0, product_block=0, round_entries=0)
-"""Without the direct solvers by products and of small sparse data, whose times are not recorded."""
+LOOP_MEAN, LOOP_WORST = 1.065, 5.0
+"""The same without direct solvers, among the methods that the loop drives: 1.057 and 4.95, an elastic net on 400×2000."""
+
+WRONG_LIMITS = {
+    "direct_entries": 1 << 17,
+    "small_entries": 1 << 20,
+    "one_block_features": 32,
+    "fewest_products": 160,
+    "product_rows": 20.0,
+    "product_features": 512,
+    "product_entries": 1 << 16,
+    "product_call": 3.2e-4,
+    "class_features": 64,
+    "class_rows": 128,
+}
+"""Values of tuned numbers, an eighth or eight times what they are, with which other direct solvers are chosen, or none."""
 
 RECORD = json.loads(calibrate.FILE.read_text(encoding="utf-8"))
 
@@ -42,16 +56,29 @@ def facts_of_cells():
     return [Facts.of(calibrate.Cell(*(cell[name] for name in names)).problem) for cell in RECORD["cells"]]
 
 
-def regrets(tuning):
-    """The time of the choice over the best, for each cell; a method that missed the cap counts as twice the cap."""
+def seconds_of(cell):
+    """The times of a cell by method; a method that missed the cap counts as twice the cap."""
+    return {name: 2.0 * RECORD["cap_seconds"] if t is None else t for name, t in cell["seconds"].items()}
+
+
+def cheapest(facts, tuning):
+    """The method of the loop that is predicted to cost least."""
+    costs = predicted(replace(facts, costs=replace(facts.costs, tuning=tuning)))
+    return min(costs, key=costs.get)
+
+
+def choice(facts, tuning):
+    """The planner's choice, as the record names it: a direct solver, or a method of the loop."""
+    direct = small_plan(facts.problem, "auto", "auto", tuning=tuning)
+    return cheapest(facts, tuning) if direct is None else f"direct {direct.family}"
+
+
+def regrets(tuning, choose=choice):
+    """The time of the choice over the best of its kind, for each cell."""
     found = []
-    for cell, facts in zip(RECORD["cells"], facts_of_cells(), strict=True):
-        times = {name: 2.0 * RECORD["cap_seconds"] if t is None else t for name, t in cell["seconds"].items()}
-        costs = predicted(replace(facts, costs=replace(facts.costs, tuning=tuning)))
-        assert costs.keys() == times.keys()
-        direct = small_plan(facts.problem, "auto", "auto", tuning=tuning)
-        chosen = min(costs, key=costs.get) if direct is None else direct.method
-        found.append(times[chosen] / min(times.values()))
+    for times, facts in zip(map(seconds_of, RECORD["cells"]), facts_of_cells(), strict=True):
+        others = [t for name, t in times.items() if choose is choice or not name.startswith("direct")]
+        found.append(times[choose(facts, tuning)] / min(others))
     return found
 
 
@@ -66,26 +93,29 @@ def test_the_record_says_where_it_is_from():
     assert len(RECORD["cells"]) == len(list(calibrate.cells()))
 
 
-def test_the_choices_are_nearly_as_fast_as_the_fastest():
-    found = regrets(RECORDED)
-    assert mean(found) <= MEAN
-    assert max(found) <= WORST
+@pytest.mark.parametrize(("choose", "most", "worst"), [(choice, MEAN, WORST), (cheapest, LOOP_MEAN, LOOP_WORST)])
+def test_the_choices_are_nearly_as_fast_as_the_fastest(choose, most, worst):
+    found = regrets(DEFAULT, choose)
+    assert mean(found) <= most
+    assert max(found) <= worst
 
 
 def test_always_the_same_method_would_be_far_slower():
     """So that the bounds above say something: the grid has cells for each method."""
     for method in ("sdna", "newton", "ihs"):
-        found = []
-        for cell in RECORD["cells"]:
-            if method in cell["seconds"]:
-                times = {name: 2.0 * RECORD["cap_seconds"] if t is None else t for name, t in cell["seconds"].items()}
-                found.append(times[method] / min(times.values()))
+        every = [times for times in map(seconds_of, RECORD["cells"]) if method in times]
+        found = [times[method] / min(times.values()) for times in every]
         assert mean(found) > 1.5 * MEAN
 
 
 def test_wrong_rates_are_noticed():
     for wrong in ({"visited_row": 3e-6}, {"factorise": 1e8}, {"memory_bandwidth": 1e8, "cache_bandwidth": 1e8}):
-        assert mean(regrets(tuned(**wrong))) > MEAN
+        assert mean(regrets(tuned(**wrong), cheapest)) > LOOP_MEAN
+
+
+@pytest.mark.parametrize("name", WRONG_LIMITS)
+def test_wrong_limits_of_direct_solvers_are_noticed(name):
+    assert mean(regrets(tuned(**{name: WRONG_LIMITS[name]}))) > 1.005 * mean(regrets(DEFAULT))
 
 
 def test_softmax_on_features_of_different_scales_takes_few_passes():
@@ -99,7 +129,7 @@ def test_softmax_on_features_of_different_scales_takes_few_passes():
 def test_softmax_is_given_to_the_faster_method_whatever_the_scale_of_the_features():
     """Digits as they are, scaled to [0, 1] and standardised, and random classes: no choice loses more than a half."""
     found = [
-        regret for cell, regret in zip(RECORD["cells"], regrets(RECORDED), strict=True) if cell["loss"] == "softmax"
+        regret for cell, regret in zip(RECORD["cells"], regrets(DEFAULT), strict=True) if cell["loss"] == "softmax"
     ]
     assert mean(found) <= 1.05
     assert max(found) <= 1.5

@@ -36,7 +36,6 @@ def watched(case, monkeypatch, look, steps=12):
             if run.finished:
                 break
             run.step(rng, np.inf, np.inf)
-        run.close()
         raise Stopped
 
     monkeypatch.setattr(loop, "_drive", drive)
@@ -86,7 +85,6 @@ def test_a_restored_run_takes_the_same_steps_and_its_state_stays_as_it_was(case,
         assert content(other.state()) == before
         assert advanced(other, numbers) == advanced(run, rng)
         assert content(state) == before  # further steps have not changed what was returned
-        other.close()
 
     watched(case, monkeypatch, look)
 

@@ -91,9 +91,8 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Exam
         squares = _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = weights_of(sample_weight, X)
-    # The size is compared here as well: small fits, whose time is that of their calls, are spared two of them.
-    if type(X) is np.ndarray and X.size > model._tuning.small_entries and not model._keeps_dense:
-        X = with_few_entries(X, most_nonzero(len(X), X.shape[1], model._tuning))
+    if type(X) is np.ndarray and not model._keeps_dense and (most := most_nonzero(len(X), X.shape[1], model._tuning)):
+        X = with_few_entries(X, most)
     return Examples(X, y, sample_weight, squares=squares if X.dtype == np.float64 else None)
 
 

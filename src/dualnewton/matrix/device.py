@@ -52,17 +52,14 @@ class Namespace:
 
 
 class FewRows:
-    """Some rows on a device, or their transpose, as the left factor of products.
+    """Some rows on a device, or their transpose, as the left factor of products."""
 
-    Parameters
-    ----------
-    data : DeviceData
-        The rows.
-    transposed : bool
-        Whether products are with Aᵀ instead of A.
-    """
-
-    def __init__(self, data: DeviceData, *, transposed: bool = False) -> None:
+    def __init__(
+        self,
+        data: DeviceData,
+        *,
+        transposed: bool = False,  # whether products are with Aᵀ instead of A
+    ) -> None:
         self.data, self.transposed = data, transposed
 
     @property
@@ -76,15 +73,7 @@ class FewRows:
 
 
 class DeviceData(Data):
-    """Rows on a device. Vectors with an entry per row may also be given as NumPy arrays; those returned are on the device.
-
-    Parameters
-    ----------
-    X : array in C order or CSR matrix of shape (n, d)
-        The rows, of float32 or float64.
-    namespace : Namespace
-        The library that X belongs to.
-    """
+    """Rows on a device. Vectors with an entry per row may also be given as NumPy arrays; those returned are on the device."""
 
     capabilities = Capabilities(
         random_rows=False, whole=False, local=False, reason="the data are on a device, which reads its rows in order"
@@ -94,7 +83,11 @@ class DeviceData(Data):
     """Number of features above which methods keep their vectors on the device. With fewer, launching a kernel takes longer
     than the operation takes on the host."""
 
-    def __init__(self, X: Any, namespace: Namespace) -> None:
+    def __init__(
+        self,
+        X: Any,  # (n, d) rows, of float32 or float64
+        namespace: Namespace,  # library that X belongs to
+    ) -> None:
         self.matrix, self.namespace, self.xp = X, namespace, namespace.xp
         self.is_sparse = bool(namespace.is_sparse(X))
 

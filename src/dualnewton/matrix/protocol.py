@@ -235,10 +235,7 @@ class Data(Selections, ABC):
 
     @abstractmethod
     def using(self, work: Work) -> Data:
-        """Return the same data with the given options for passes; the caller must close it."""
-
-    def close(self) -> None:
-        """Release threads and files."""
+        """Return the same data with the given options for passes."""
 
     # Vectors over features ---------------------------------------------------------------------------------------
 

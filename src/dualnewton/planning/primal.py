@@ -82,7 +82,7 @@ def _proximal_cost(facts: Facts) -> float:
         used = min(used, float(costs.n))
     # A working set has up to twice as many features as are in use.
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
-    steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else tuning.curved_steps)
+    steps = tuning.newton_passes if every else tuning.working_set_steps
     entries = costs.stored * size / costs.d
     if costs.sparse and not every and facts.columns == 1 and tuning.by_entries(entries, size):
         curvature = steps * tuning.column_sweeps * entries * tuning.rates.sparse_entry
@@ -163,7 +163,7 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
         K, costs = facts.classes, facts.costs
         slower = tuning.softmax_slowdown + tuning.softmax_spread * facts.feature_spread
         slower *= math.log(facts.conditioning) * math.sqrt(K * costs.d / costs.n)
-        passes = tuning.softmax_passes + tuning.softmax_passes_per_root * math.sqrt(K) + slower
+        passes = tuning.softmax_passes_per_root * math.sqrt(K) + slower
         passes *= 1.0 + passes / tuning.softmax_hard
         return passes * tuning.softmax_step * facts.data_pass
     if facts.matrix_free:

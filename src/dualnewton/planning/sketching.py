@@ -92,26 +92,21 @@ class SketchState:
 class SketchPolicy(Policy):
     """Decides when a model computes a sketch, and of how many rows, by counted work and not by a clock.
 
-    Parameters
-    ----------
-    costs : Costs
-        Predicted costs of passes and sketches, for the columns of the model.
-    tol : float
-        The wanted relative gap.
-    first : int
-        The rows of the first sketch.
-    newton : bool
-        Whether each step uses the Hessian at its starting point.
-    quadratic : bool
-        Whether the curvature is the same everywhere, so that no sketch is computed twice.
-
     Attributes
     ----------
     state : SketchState
         The state between steps.
     """
 
-    def __init__(self, costs: Costs, tol: float, first: int, *, newton: bool, quadratic: bool = False) -> None:
+    def __init__(
+        self,
+        costs: Costs,  # predicted costs of passes and sketches, for the columns of the model
+        tol: float,  # wanted relative gap
+        first: int,  # rows of the first sketch
+        *,
+        newton: bool,  # whether each step uses the Hessian at its starting point
+        quadratic: bool = False,  # whether the curvature is the same everywhere, so that no sketch is computed twice
+    ) -> None:
         self.costs, self.tol, self.first = costs, tol, first
         self.newton, self.coupled, self.quadratic = newton, costs.columns > 1, quadratic
         rows = first if newton else costs.begun_sketch(first)

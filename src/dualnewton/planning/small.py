@@ -41,7 +41,7 @@ class Family(NamedTuple):
     # Whether it expands all rows to one dense block, so that the number of entries of X is limited; None for dense rows of any
     # number; else it is for sparse rows.
     dense: bool | None = True
-    alone: bool = False  # whether it takes one model at a time only
+    alone: bool = False  # whether it leaves several models that share one Hessian to other families
     # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
     # Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
@@ -58,13 +58,13 @@ class Family(NamedTuple):
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method works on one dense block of all rows.
 
-    Beyond small data the d×d Hessians take most of the time; with many features, or few stored entries in each row, sketches and
-    dual rounds then cost less.
+    Beyond small data the d×d Hessians take most of the time. Dense rows with many features have left them to conjugate gradients
+    before; of sparse rows with many features, or few stored entries, sketches and dual rounds cost less.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
     few = problem.columns == 1 and d <= tuning.one_block_features
-    if not is_small(tuning, n, d):
-        thin = profile.sparse and profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
+    if profile.sparse and not is_small(tuning, n, d):
+        thin = profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
@@ -97,18 +97,19 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
 
     With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
-    those of a loss without γ change it much.
+    those of a loss without γ change it much. Newton's method has one Hessian for a quadratic loss, and several for others.
     """
-    if problem.data.profile.sparse or not tuning.small_entries < problem.n * problem.d <= tuning.product_block:
+    if problem.data.profile.sparse or is_small(tuning, problem.n, problem.d):
         return False
     uneven = problem.loss.curvature is Curvature.PIECEWISE or problem.loss.gamma is None
-    fewest = tuning.product_rows if uneven else 1.0
-    if problem.columns > 1 or problem.n < fewest * problem.d:
+    least = tuning.product_rows if uneven else 1.0
+    if problem.columns > 1 or problem.n < least * problem.d:
         return False
-    if not has_hessian(problem) or not problem.data.capabilities.whole or _takes_newton(problem, tuning):
+    if not (has_hessian(problem) and problem.data.capabilities.whole):
         return False
     in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
-    return in_range and _directions(problem, tuning) >= tuning.fewest_products
+    fewest = tuning.fewest_products * (2 if problem.loss.curvature is Curvature.CONSTANT else 1)
+    return in_range and _directions(problem, tuning) >= fewest
 
 
 def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
@@ -193,16 +194,11 @@ def _takes_classes(problem: Any, tuning: Tuning) -> bool:
     coordinates of their span costs less if these are few.
     """
     n, d, K = problem.n, problem.d, problem.columns
-    few = K > 1 and d <= tuning.class_features and n * d <= _most_entries(problem, tuning)
+    few = K > 1 and d <= tuning.class_features
     few = few and (d <= n or K * n > max(tuning.class_coordinates * d, tuning.class_newton))
     if not is_small(tuning, n, d):
         few = few and not problem.data.profile.sparse and n * tuning.sample_share <= tuning.sample_rows * K * d
     return few and has_hessian(problem) and problem.data.capabilities.whole
-
-
-def _most_entries(problem: Any, tuning: Tuning) -> int:
-    """Return the largest number of entries of X for which a problem is solved on one dense block."""
-    return tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
 
 
 def _with_passes(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
@@ -249,7 +245,7 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     more rows than features the scale is nearly zero, and either method takes many steps.
     """
     n, d = problem.n, problem.d
-    if problem.epsilon <= 1.0 or n * d > tuning.direct_entries or not problem.data.capabilities.whole:
+    if problem.epsilon <= 1.0 or not problem.data.capabilities.whole:
         return False
     return d <= max(tuning.one_block_features, min(n / tuning.joint_scale_rows, tuning.joint_scale_features))
 
@@ -299,9 +295,7 @@ def _with_sweeps(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
 
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
-    if problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
-        return False
-    return _expands(problem, tuning) and problem.regularizer.form.has_thresholds
+    return problem.columns == 1 and _expands(problem, tuning) and problem.regularizer.form.has_thresholds
 
 
 def _expands(problem: Any, tuning: Tuning) -> bool:
@@ -406,7 +400,8 @@ FAMILIES = {
 
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
-    most = _most_entries(problem, tuning)
+    # Entries of X for which problems are solved on one dense block, at most.
+    most = tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
     asked, scheme, sparse = tau in ("auto", problem.n), problem.scheme, problem.data.profile.sparse
     # Models with kinks take their own steps in either way; those of one Hessian share it.
     apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))
@@ -418,7 +413,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
         suited = not sparse if family.dense is None else one_block if family.dense else sparse
         if not suited or (family.automatic and method != "auto"):
             continue
-        if family.alone and models > 1:
+        if family.alone and models > 1 and _share_hessian(problem):
             continue
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):

@@ -34,23 +34,17 @@ class SwitchingState:
 
 
 class Switching:
-    """Compares the decrease of a run's gap per work with the predicted cost of other methods.
+    """Compares the decrease of a run's gap per work with the predicted cost of other methods."""
 
-    Parameters
-    ----------
-    problem : Problem
-        One of the problems that are solved together.
-    plan : Plan
-        The plan at the start of the run.
-    tol : float
-        The wanted relative gap.
-    free : bool
-        Whether the method may change: the user did not choose one.
-    tuning : Tuning
-        The numbers by which costs are predicted.
-    """
-
-    def __init__(self, problem: Problem, plan: Plan, tol: float, *, free: bool, tuning: Tuning = DEFAULT) -> None:
+    def __init__(
+        self,
+        problem: Problem,  # one of the problems that are solved together
+        plan: Plan,  # plan at the start of the run
+        tol: float,  # wanted relative gap
+        *,
+        free: bool,  # whether the method may change: the user did not choose one
+        tuning: Tuning = DEFAULT,  # numbers by which costs are predicted
+    ) -> None:
         self.state, self.tol = SwitchingState(plan), max(tol, 1e-15)
         self.problem, self.tuning = problem, tuning
         self.free = free and (problem.loss.kinked or len(methods_for(problem, tuning)) > 1)

@@ -43,7 +43,7 @@ def solved_directly(
     found = solve(problems, block, starts, tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points, missed = [each.point() for each in found], found if request.cold else []
     worked = time.perf_counter() - began
-    pairs, proofs = points[0].certified_within(problems, points, request.tol), []
+    pairs, proofs = points[0].certified(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         proof = pair
         if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):

@@ -243,8 +243,6 @@ def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float,
                 keeper.save(run.state(), run.epochs, run.finished)
     except KeyboardInterrupt:
         run.interrupt()
-    finally:
-        run.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,7 +409,6 @@ class Run:
             self.switching.change_to(plan)
         for track in self.moving:
             track.stuck, track.ratio = False, math.nan
-        self.method.close()
         self.plan, self.method = plan, None
 
     def _certify(self, points: dict[int, Any]) -> None:
@@ -456,11 +453,6 @@ class Run:
         for track in self.open:
             if track.number not in numbers:
                 track.status = Status.STOPPED_BY_CALLBACK
-
-    def close(self) -> None:
-        """Release the resources of the method."""
-        if self.method is not None:
-            self.method.close()
 
     # The checkpoint ----------------------------------------------------------------------------------------------------
 

@@ -15,13 +15,13 @@ from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 
 
-class Point(ABC):
+class Point:
     """A point that a method returns for certification."""
 
     @property
-    @abstractmethod
     def parts(self) -> tuple[Any, ...]:
         """The model, the dual point, or both."""
+        return tuple(vars(self).values())
 
     @property
     def is_finite(self) -> bool:
@@ -29,17 +29,17 @@ class Point(ABC):
         return all(bool(np.isfinite(part).all()) for part in self.parts if part is not None)
 
     @staticmethod
-    @abstractmethod
-    def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
-        """Have the problems certify points of this class, in shared passes if possible."""
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:  # noqa: ARG004
+        """Have the problems certify points of this class: each by its own passes, unless the class has passes for all.
 
-    @classmethod
-    def certified_within(cls, problems: Sequence[Any], points: Sequence[Any], tol: float) -> list[CertifiedPair]:  # noqa: ARG003
-        """Do the same; certificates also have bounds of their rounding errors where these take less time together.
-
-        A bound need not be sharp where gap and rounding errors are at most tol|P|.
+        If ``tol`` is given, certificates also have bounds of their rounding errors where these take less time together. A bound
+        need not be sharp where gap and rounding errors are at most tol|P|.
         """
-        return cls.certified(problems, points)
+        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
+
+    def certified_by(self, problem: Any) -> CertifiedPair:
+        """Have the problem certify this point."""
+        raise NotImplementedError(f"{type(self).__name__} certifies several points together")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +48,8 @@ class DualPoint(Point):
 
     alpha: np.ndarray
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.alpha,)
-
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
-        """Have the problems certify the points, in shared passes."""
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:  # noqa: ARG004
         return certify_duals(problems, [point.alpha for point in points])
 
 
@@ -65,19 +60,8 @@ class PrimalPoint(Point):
     w: np.ndarray
     intercept: Any
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.w, self.intercept)
-
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
-        """Have the problems certify the points, in shared passes."""
-        return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
-
-    @classmethod
-    def certified_within(
-        cls, problems: Sequence[Problem], points: Sequence[PrimalPoint], tol: float
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
         return certify_models(problems, [point.w for point in points], [point.intercept for point in points], tol=tol)
 
 
@@ -89,20 +73,8 @@ class PairPoint(Point):
     intercept: Any
     alpha: np.ndarray
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self.w, self.intercept, self.alpha)
-
     @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[PairPoint]) -> list[CertifiedPair]:
-        """Have the problems certify the points, in shared passes."""
-        models, intercepts = [point.w for point in points], [point.intercept for point in points]
-        return certify_pairs(problems, models, intercepts, [point.alpha for point in points])
-
-    @classmethod
-    def certified_within(
-        cls, problems: Sequence[Problem], points: Sequence[PairPoint], tol: float
-    ) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
         models, intercepts = [point.w for point in points], [point.intercept for point in points]
         return certify_pairs(problems, models, intercepts, [point.alpha for point in points], tol=tol)
 
@@ -117,10 +89,9 @@ class WholePoint(Point):
     def parts(self) -> tuple[Any, ...]:
         return tuple(self.arguments.values())
 
-    @staticmethod
-    def certified(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
-        """Have each objective certify its point."""
-        return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
+    def certified_by(self, problem: Any) -> CertifiedPair:
+        pair: CertifiedPair = problem.certified_pair(**self.arguments)
+        return pair
 
 
 class Method(ABC):
@@ -128,20 +99,11 @@ class Method(ABC):
 
     An outer scheme (smoothing, a scale, no penalty) is also a method: its steps are those of a run on other problems, ``inner``.
     It returns a point only when that run has ended.
-
-    Attributes
-    ----------
-    certificates_are_cheap : bool
-        Whether a certificate is cheap compared with a step.
-    expected_ratio : float
-        The gap divided by :meth:`residual`, before the first certificate measures it.
-    inner : Run, optional
-        The current inner run.
     """
 
-    certificates_are_cheap = False
-    expected_ratio = 1.0
-    inner: Any = None
+    certificates_are_cheap = False  # whether a certificate is cheap compared with a step
+    expected_ratio = 1.0  # gap divided by :meth:`residual`, before the first certificate measures it
+    inner: Any = None  # current inner run
 
     @abstractmethod
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
@@ -200,23 +162,12 @@ class Method(ABC):
     def restore(self, state: Any) -> None:
         """Restore the state of a method with the same problems, plan and request: further steps have the same bits."""
 
-    def close(self) -> None:  # noqa: B027
-        """Release the resources of the method."""
-
 
 class SharedPasses(Method):
-    """A primal method: models with a known objective n P (``value``) and gap n(P − D), which share passes.
-
-    Attributes
-    ----------
-    data : Data
-        The data.
-    models : list
-        The models, in the order of the problems.
-    """
+    """A primal method: models with a known objective n P (``value``) and gap n(P − D), which share passes."""
 
     data: Any
-    models: list[Any]
+    models: list[Any]  # models, in the order of the problems
 
     def residual(self, k: int) -> float:
         return float(self.models[k].gap) / int(self.data.n)
@@ -229,9 +180,6 @@ class SharedPasses(Method):
 
     def keep(self, wanted: Sequence[int]) -> None:
         self.models = [self.models[k] for k in wanted]
-
-    def close(self) -> None:
-        self.data.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,21 +200,18 @@ class Request:
 
 
 class OuterMethod(Method):
-    """A method whose steps are those of inner runs.
-
-    Parameters
-    ----------
-    models : list
-        One object for each model.
-    request : Request
-        The settings of the outer run.
-    runs : type of Run
-        Starts an inner run (``start``), given its problems, its request and its starting points, or restores one (``restored``).
-    """
+    """A method whose steps are those of inner runs."""
 
     certificates_are_cheap = True
 
-    def __init__(self, models: list[Any], request: Request, runs: Any) -> None:
+    def __init__(
+        self,
+        models: list[Any],  # one object for each model
+        request: Request,  # settings of the outer run
+        # Starts an inner run (``start``), given its problems, its request and its starting points, or restores one
+        # (``restored``).
+        runs: Any,
+    ) -> None:
         self.models, self.request, self.runs = models, request, runs
         self.places = list(range(len(models)))  # indices of the models in the inner run
 
@@ -314,11 +259,6 @@ class OuterMethod(Method):
         self.models, self.places = [self.models[k] for k in wanted], [self.places[k] for k in wanted]
         if self.inner is not None:
             self.inner.keep(self.places)
-
-    def close(self) -> None:
-        if self.inner is not None:
-            self.inner.close()
-        self.inner = None
 
     @abstractmethod
     def own_state(self) -> Any:

@@ -219,7 +219,9 @@ def test_flat_directions_of_one_hot_features_lead_to_a_minimum(variables, seed):
 def test_independent_features_of_which_many_are_used_need_sweeps_alone(n, d, make, monkeypatch):
     """Linear systems of hundreds of features would take several times as long."""
     rng, systems, minimise = np.random.default_rng(0), [], active_set.Model.minimise
-    monkeypatch.setattr(active_set.Model, "minimise", lambda *args, **rest: systems.append(args) or minimise(*args, **rest))
+    monkeypatch.setattr(
+        active_set.Model, "minimise", lambda *args, **rest: systems.append(args) or minimise(*args, **rest)
+    )
     X, w = rng.standard_normal((n, d)), rng.standard_normal(d) * (rng.random(d) < 0.3)
     y = X @ w
     y = y / y.std() + 0.3 * rng.standard_normal(n)

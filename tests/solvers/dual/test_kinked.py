@@ -192,7 +192,6 @@ def test_compiled_rounds_are_the_reference_rounds(method, cell):
             np.testing.assert_allclose(engine.models.w[k], solver.w, atol=1e-9)
             np.testing.assert_allclose(engine.models.b[k], solver.intercept, atol=1e-9)
             assert not np.allclose(solver.alpha, starts[k], atol=1e-3)  # it has moved
-    engine.close()
 
 
 def random_numbers(count):

@@ -55,29 +55,10 @@ Walk = Callable[[float, np.ndarray], Iterator[Scored]]
 
 
 class Search:
-    """A search: what is fitted, the errors of all models on the rows that their folds hold out, and the best value.
+    """A search: what is fitted, the errors of all models on the rows that their folds hold out, and the best value."""
 
-    Attributes
-    ----------
-    session, data, folds
-        The session of all fits, all rows, and the training and test rows of each fold.
-    ratios, grids
-        The values of l1_ratio, and for each of them those of alpha.
-    errors : array of shape (l1_ratios, alphas, folds)
-        The errors.
-    outcomes, gaps : arrays of the same shape
-        Certificates and statuses of the models, and their gaps with the rounding errors of these.
-    best : (int, int)
-        The first index with the least mean error over the folds.
-    found : dict
-        The best value with what was found for it, and all values if their models fit into some memory.
-    moments : FoldMoments, optional
-        The moments of the rows, if the fits use them.
-    again : callable, optional
-        Fits some decreasing alphas for an l1_ratio almost exactly, from the start of the first.
-    """
-
-    moments: FoldMoments | None = None
+    moments: FoldMoments | None = None  # moments of the rows, if the fits use them
+    # Fits some decreasing alphas for an l1_ratio almost exactly, from the start of the first.
     again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]] | None = None
 
     def __init__(
@@ -85,13 +66,15 @@ class Search:
         session: GridSession,
         data: Examples,
         folds: Folds,
-        ratios: Sequence[float],
-        grids: Sequence[np.ndarray],
+        ratios: Sequence[float],  # values of l1_ratio
+        grids: Sequence[np.ndarray],  # for each of them the values of alpha
     ) -> None:
         self.session, self.data, self.folds, self.ratios, self.grids = session, data, folds, ratios, grids
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
+        # Certificates and statuses of the models, and their gaps with the rounding errors of these.
         self.outcomes, self.gaps = np.empty(self.errors.shape, dtype=object), np.empty(self.errors.shape)
-        self.best, self.least = (0, 0), np.inf
+        self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
+        # The best value with what was found for it, and all values if their models fit into some memory.
         self.found: dict[tuple[int, int], Scored] = {}
 
     @property

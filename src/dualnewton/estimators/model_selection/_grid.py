@@ -25,21 +25,13 @@ FARTHEST = 2.0
 
 
 class OverFolds:
-    """Mixin by which an estimator has one problem for each of several weightings of the same rows, solved together.
+    """Mixin by which an estimator has one problem for each of several weightings of the same rows, solved together."""
 
-    Attributes
-    ----------
-    weightings : sequence of arrays of shape (n,), or None for ones
-        c, used instead of the weights of the data.
-    last : results, optional
-        Where the models of these weightings start, by their models for the preceding values.
-    cold : bool
-        Whether the solver starts at w = 0.
-    """
-
+    # Weights c, of shape (n,) or None for ones, used instead of those of the data.
     weightings: Sequence[np.ndarray | None] = (None,)
+    # Where the models of these weightings start, by their models for the preceding values.
     last: Sequence[Result] | None = None
-    cold: bool = False
+    cold: bool = False  # whether the solver starts at w = 0
 
     @property
     def _log_strength(self) -> float:
@@ -145,28 +137,15 @@ def fit_together(
 
 
 def walk_values(
-    session: GridSession,
+    session: GridSession,  # two of its stages are used for each member
+    # Estimators of the kind :class:`OverFolds`, from the strongest penalty to the weakest, since each starts from those
+    # before.
     members: Iterable[tuple[str, Any]],
-    data: Examples,
-    c: np.ndarray | None,
-    of_folds: Sequence[np.ndarray],
+    data: Examples,  # all rows
+    c: np.ndarray | None,  # (n,) weights of the rows
+    of_folds: Sequence[np.ndarray],  # (n,) weights of the rows in each fold
 ) -> Iterator[tuple[list[Result], list[Result]]]:
-    """Yield, for each member, the results of all rows and those of the folds, one fold after the other.
-
-    Parameters
-    ----------
-    session : GridSession
-        Two of its stages are used for each member.
-    members : iterable of (str, estimator)
-        Estimators of the kind :class:`OverFolds`, from the strongest penalty to the weakest, since each starts from those
-        before.
-    data : Data
-        All rows.
-    c : array of shape (n,), optional
-        The weights of the rows.
-    of_folds : sequence of arrays of shape (n,)
-        The weights of the rows in each fold.
-    """
+    """Yield, for each member, the results of all rows and those of the folds, one fold after the other."""
     wholes, folds = _Trail(), _Trail()
     cold = starts_cold(data.matrix.profile, session.tuning)
     for name, member in members:

@@ -24,19 +24,15 @@ TOGETHER = 1 << 21
 
 
 class HeldOut:
-    """The held-out rows of all folds.
+    """The held-out rows of all folds."""
 
-    Parameters
-    ----------
-    data : Data
-        All rows.
-    folds : Folds
-        Which of them each fold holds out.
-    scoring : str, callable or None
-        The score. A user's own function may read the rows, and therefore needs rows in memory.
-    """
-
-    def __init__(self, data: Examples, folds: Folds, scoring: Any = None) -> None:
+    def __init__(
+        self,
+        data: Examples,  # all rows
+        folds: Folds,  # which of them each fold holds out
+        # The score. A user's own function may read the rows, and therefore needs rows in memory.
+        scoring: Any = None,
+    ) -> None:
         self.data, self.folds = data, folds
         able = data.matrix.capabilities
         self.selects = able.whole

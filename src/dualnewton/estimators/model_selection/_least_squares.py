@@ -214,25 +214,15 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, tuning: Tuning, *, fit_intercept: bool
+    data: Data,  # examples
+    Y: np.ndarray,  # (n, K) targets
+    c: np.ndarray,  # (n,) weights; a row of weight zero is ignored
+    alphas: np.ndarray,  # positive
+    tuning: Tuning,  # tuned numbers of the planner
+    *,
+    fit_intercept: bool,  # whether there is an unpenalised intercept
 ) -> LeaveOneOut:
-    """Compute the errors from the moments of the features or the products of the examples, whichever matrix is smaller.
-
-    Parameters
-    ----------
-    data : Data
-        The examples.
-    Y : array of shape (n, K)
-        Targets.
-    c : array of shape (n,)
-        Weights; a row of weight zero is ignored.
-    alphas : array
-        Positive.
-    tuning : Tuning
-        The tuned numbers of the planner.
-    fit_intercept : bool
-        Whether there is an unpenalised intercept.
-    """
+    """Compute the errors from the moments of the features or the products of the examples, whichever matrix is smaller."""
     if fit_intercept and np.count_nonzero(c) < 2:
         raise DualnewtonError(
             "leave-one-out cross-validation (cv=None) with an intercept needs at least 2 rows of positive weight, got "

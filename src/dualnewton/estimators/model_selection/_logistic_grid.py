@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -34,32 +33,17 @@ Place = tuple[int, int]
 
 
 class Grid:
-    """The fitted models of the grid, and their scores.
-
-    Attributes
-    ----------
-    whole : dict of lists of Result
-        The models of all rows, by index in the grid.
-    outcomes : array of Outcome of shape (l1_ratios, Cs, folds, fits)
-        Certificates and statuses of the models of the folds.
-    of_folds : dict of lists of Result
-        The models of the folds, one fold after the other, if they may be fitted again.
-    coefs : dict of arrays of shape (folds, rows, coefficients)
-        One row for two classes and K for K, with the intercepts in the last column if there are any.
-    scores : array of shape (l1_ratios, Cs, folds)
-        On the held-out rows.
-    ends : array of shape (l1_ratios, Cs, folds, 2)
-        Lower and upper bounds on the scores of exact fits.
-    """
+    """The fitted models of the grid, and their scores."""
 
     def __init__(self, Cs: np.ndarray, ratios: list[float], folds: int, fits: int) -> None:
         self.Cs, self.ratios, self.folds = Cs, ratios, folds
-        self.whole: dict[Place, list[Result]] = {}
-        self.of_folds: dict[Place, list[Result]] = {}
+        self.whole: dict[Place, list[Result]] = {}  # models of all rows
+        self.of_folds: dict[Place, list[Result]] = {}  # those of one fold after the other, if they may be fitted again
+        # (folds, rows, coefficients) One row for two classes and K for K, with the intercepts in the last column, if any.
         self.coefs: dict[Place, np.ndarray] = {}
-        self.scores = np.empty((len(ratios), len(Cs), folds))
-        self.outcomes = np.full((*self.scores.shape, fits), None, dtype=object)
-        self.ends = np.full((*self.scores.shape, 2), choice.UNKNOWN)
+        self.scores = np.empty((len(ratios), len(Cs), folds))  # on the held-out rows
+        self.outcomes = np.full((*self.scores.shape, fits), None, dtype=object)  # of the models of the folds
+        self.ends = np.full((*self.scores.shape, 2), choice.UNKNOWN)  # bounds on the scores of exact fits
 
     def places(self) -> list[Place]:
         """Return all indices in the order of preference among equal scores: by C, then by l1_ratio."""
@@ -110,7 +94,6 @@ class GridFits:
         self.c = words.row_weights(data.y, search.classes_, data.sample_weight)
         self.weightings = folds.weights(self.c)
         self.again = search.certify_choice
-        self.stack = contextlib.ExitStack()
         newton = session.method in ("auto", "newton") and data.matrix.capabilities.local
         newton = newton and not multiplies_entries(data.matrix.profile, session.tuning)  # then no Hessian is computed
         self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
@@ -118,14 +101,7 @@ class GridFits:
         self.neighbours: Neighbours | None = None
         if newton and Neighbours.pay(rows, folds, session.tuning):
             classes = len(search.classes_) if search._is_softmax else 1
-            steps = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
-            self.neighbours = self.stack.enter_context(steps)
-
-    def __enter__(self) -> GridFits:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
+            self.neighbours = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
 
     def member(self, grid: Grid, place: Place) -> Any:
         """Return the estimator of a value, which has one problem per fold and class."""
@@ -245,18 +221,10 @@ class Scored:
 
 
 class _OverFolds(OverFolds, LogisticRegression):
-    """The models of several folds, for one value.
+    """The models of several folds, for one value."""
 
-    Attributes
-    ----------
-    neighbours : Neighbours, optional
-        Steps from the model of all rows, if these are cheaper.
-    few : FewCoordinates, optional
-        The coordinates of the rows, if there are more features than rows.
-    """
-
-    neighbours: Neighbours | None = None
-    few: FewCoordinates | None = None
+    neighbours: Neighbours | None = None  # steps from the model of all rows, if these are cheaper
+    few: FewCoordinates | None = None  # coordinates of the rows, if there are more features than rows
 
     @property
     def _log_strength(self) -> float:

@@ -71,12 +71,6 @@ class Neighbours:
         self.known: dict[int, _Grams] = {}
         self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
 
-    def __enter__(self) -> Neighbours:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.data.close()
-
     @staticmethod
     def pay(data: Data, folds: Folds, tuning: Tuning = DEFAULT) -> bool:
         """Whether such steps cost less than passes over the data."""

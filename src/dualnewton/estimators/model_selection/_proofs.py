@@ -42,31 +42,18 @@ class Model(NamedTuple):
 
 
 class Proofs:
-    """Locates the minimisers of the models of a grid, and bounds their scores on held-out rows.
-
-    Parameters
-    ----------
-    data : Data
-        All rows.
-    folds : Folds
-        The test rows of each fold.
-    weights : sequence of arrays or None
-        Weights of the held-out rows of each fold in the score; None for equal weights.
-    scoring : str
-        The name of the score.
-    tuning : Tuning
-        Has the largest size of a Hessian that is computed.
-    deadline : float
-        The moment of ``time.perf_counter`` after which no score is bounded: a Hessian for each model takes longer than the fits.
-    """
+    """Locates the minimisers of the models of a grid, and bounds their scores on held-out rows."""
 
     def __init__(
         self,
-        data: Data,
-        folds: Folds,
+        data: Data,  # all rows
+        folds: Folds,  # test rows of each fold
+        # Weights of the held-out rows of each fold in the score; None for equal weights.
         weights: Sequence[np.ndarray | None],
-        scoring: str,
-        tuning: Tuning,
+        scoring: str,  # name of the score
+        tuning: Tuning,  # has the largest size of a Hessian that is computed
+        # The moment of ``time.perf_counter`` after which no score is bounded: a Hessian for each model takes longer
+        # than the fits.
         deadline: float = math.inf,
     ) -> None:
         self.data, self.folds, self.weights, self.scoring, self.tuning = data, folds, weights, scoring, tuning
@@ -125,36 +112,19 @@ class Proofs:
 
 
 class LeastSquaresProofs:
-    """Bounds the scores of least squares by the gaps of the models alone: one factor per fold serves all models.
-
-    Parameters
-    ----------
-    data : Data
-        All rows.
-    folds : Folds
-        The training and test rows of each fold.
-    weights : array of shape (n,), optional
-        The weights of the rows, in the fits and in the score.
-    tuning : Tuning
-        Has the largest size of a Hessian that is computed.
-    fit_intercept : bool
-        Whether the models have an intercept.
-    normalised : bool
-        Whether the problems of folds scale their weights to mean one.
-    moments : FoldMoments, optional
-        The moments of the rows, if they are known. They may be about any origin: (w, b) ↦ (w, b + oᵀw) leaves the penalty as
-        it is.
-    """
+    """Bounds the scores of least squares by the gaps of the models alone: one factor per fold serves all models."""
 
     def __init__(
         self,
-        data: Data,
-        folds: Folds,
-        weights: np.ndarray | None,
-        tuning: Tuning,
+        data: Data,  # all rows
+        folds: Folds,  # training and test rows of each fold
+        weights: np.ndarray | None,  # (n,) weights of the rows, in the fits and in the score
+        tuning: Tuning,  # has the largest size of a Hessian that is computed
         *,
-        fit_intercept: bool,
-        normalised: bool,
+        fit_intercept: bool,  # whether the models have an intercept
+        normalised: bool,  # whether the problems of folds scale their weights to mean one
+        # The moments of the rows, if they are known. They may be about any origin: (w, b) ↦ (w, b + oᵀw) leaves the
+        # penalty as it is.
         moments: FoldMoments | None = None,
     ) -> None:
         self.data, self.folds, self.fit_intercept, self.normalised = data, folds, fit_intercept, normalised

@@ -82,18 +82,10 @@ class _Models:
 
 
 class QuadraticPaths(ABC):
-    """The paths of all folds, and the model of all rows: see :func:`quadratic_paths`.
+    """The paths of all folds, and the model of all rows: see :func:`quadratic_paths`."""
 
-    Attributes
-    ----------
-    reason : str
-        How models are computed, for their plans.
-    moments : FoldMoments, optional
-        The moments of the rows, if they are computed.
-    """
-
-    reason: str
-    moments: FoldMoments | None = None
+    reason: str  # how models are computed, for their plans
+    moments: FoldMoments | None = None  # moments of the rows, if they are computed
 
     def __init__(self, session: GridSession, data: Examples, folds: Folds, pose: Callable[[float], Any]) -> None:
         self.session, self.data, self.pose = session, data, pose

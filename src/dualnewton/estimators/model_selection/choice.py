@@ -122,30 +122,14 @@ def interval(scoring: str, held: Held, score: float, spread: float | None) -> In
 
 
 def certificate(
-    parameters: Sequence[dict[str, Any]],
-    scores: np.ndarray,
-    ends: np.ndarray,
-    chosen: int,
-    scoring: str,
-    reason: str = "",
+    parameters: Sequence[dict[str, Any]],  # values, in the order of preference among equal scores
+    scores: np.ndarray,  # (values, folds) scores of the models
+    ends: np.ndarray,  # (values, folds, 2) lower and upper ends of the intervals
+    chosen: int,  # index of the chosen value
+    scoring: str,  # name of the score
+    reason: str = "",  # reason why some intervals are unknown, if any
 ) -> ChoiceCertificate:
-    """Return the certificate of the choice: scores and intervals, averaged over the folds.
-
-    Parameters
-    ----------
-    parameters : sequence of dicts
-        The values, in the order of preference among equal scores.
-    scores : array of shape (values, folds)
-        The scores of the models.
-    ends : array of shape (values, folds, 2)
-        Lower and upper ends of the intervals.
-    chosen : int
-        The index of the chosen value.
-    scoring : str
-        The name of the score.
-    reason : str
-        The reason why some intervals are unknown, if any.
-    """
+    """Return the certificate of the choice: scores and intervals, averaged over the folds."""
     known = bool(np.isfinite(ends).all())
     mean = ends.mean(axis=1)
     return ChoiceCertificate(

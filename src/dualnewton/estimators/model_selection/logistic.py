@@ -123,7 +123,8 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         self._need_two_classes(folds, data.y)
         grid = Grid(*values, len(folds), self._fits)
-        with GridSession(self) as session, GridFits(self, session, data, folds) as fits:
+        with GridSession(self) as session:
+            fits = GridFits(self, session, data, folds)
             scored = Scored(self, session, data, folds, given.scorer.score)
             self.choice_certificate_ = self._until_chosen(session, fits, scored, grid)
             final = self._final_model(session, data, grid)

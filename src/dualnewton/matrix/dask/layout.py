@@ -118,37 +118,17 @@ class Layout:
 
     def run(
         self,
-        name: str,
-        function: Callable[..., tasks.Found],
-        arrays: Sequence[RowBlocks] = (),
+        name: str,  # name of the tasks on the dashboard
+        function: Callable[..., tasks.Found],  # one of ``tasks``, of a block and of the entries of the arrays
+        arrays: Sequence[RowBlocks] = (),  # what it is given for each block
         *,
-        data: Sequence[Any] | None = None,
-        work: bytes = b"",
-        join: Join = np.add,
-        sums: bool = True,
-        kept: Sequence[np.ndarray] = (),
+        data: Sequence[Any] | None = None,  # shares of X, if it reads rows
+        work: bytes = b"",  # options of its passes over X; see ``tasks.Step``
+        join: Join = np.add,  # how the values of two blocks become one
+        sums: bool = True,  # whether there are values; else the call returns at once, without waiting for the tasks
+        kept: Sequence[np.ndarray] = (),  # arrays that stay on the workers, as they are for a block without rows
     ) -> tuple[Values, list[RowBlocks]]:
-        """Do a step with each block; return its values, joined over all blocks, and what it leaves on the workers.
-
-        Parameters
-        ----------
-        name : str
-            The name of the tasks on the dashboard.
-        function : callable
-            A function of ``tasks``, of a block and of the entries of the arrays.
-        arrays : sequence of RowBlocks
-            What it is given for each block.
-        data : sequence of futures, optional
-            The shares of X, if it reads rows.
-        work : bytes
-            Options of its passes over X; see ``tasks.Step``.
-        join : callable
-            How the values of two blocks become one.
-        sums : bool
-            Whether there are values; else the call returns at once, without waiting for the tasks.
-        kept : sequence of arrays
-            The arrays that stay on the workers, as they are for a block without rows.
-        """
+        """Do a step with each block; return its values, joined over all blocks, and what it leaves on the workers."""
         expressions = [each.expression for each in arrays]
         if self.local is not None and data is None and not kept:
             return total(self.local.outcome(function, join, expressions).sums), []

@@ -20,33 +20,19 @@ class Direct(Method):
     """Models over the same small data, solved by one call.
 
     If the gap meets the tolerance, but not together with the bound on rounding errors, a second call asks for a smaller gap.
-
-    Parameters
-    ----------
-    solver : callable
-        The family's function of several problems.
-    problems : sequence of Problem
-        They share X.
-    starts : sequence of (w, intercept), optional
-        Where the models start; None for a cold start.
-    tol : float
-        The relative gap that is wanted.
-    crossovers : Crossovers
-        The tuned numbers of the solver.
-    known : sequence of Found
-        What a call without limits has returned, if there was one: the first step does not repeat it.
     """
 
     certificates_are_cheap = True
 
     def __init__(
         self,
-        solver: Solvers,
-        problems: Sequence[Any],
-        starts: Sequence[Start] | None,
+        solver: Solvers,  # family's function of several problems
+        problems: Sequence[Any],  # they share X
+        starts: Sequence[Start] | None,  # where the models start; None for a cold start
         *,
-        tol: float,
-        crossovers: Crossovers = USUAL,
+        tol: float,  # relative gap that is wanted
+        crossovers: Crossovers = USUAL,  # tuned numbers of the solver
+        # What a call without limits has returned, if there was one: the first step does not repeat it.
         known: Sequence[Found] = (),
     ) -> None:
         self.solver, self.problems, self.tol, self.known = solver, list(problems), tol, known

@@ -22,16 +22,11 @@ DEPENDENT = 1e-7
 """Pivot of a Cholesky factor, as a fraction of the root of the diagonal entry, up to which features depend on each other."""
 
 
-def nonnegative(H: np.ndarray, q: np.ndarray) -> np.ndarray | None:
-    """Return the minimiser; None if the features in use depend on each other up to rounding, or the exchanges take too long.
-
-    Parameters
-    ----------
-    H : array of shape (d, d)
-        Symmetric, with a positive diagonal.
-    q : array of shape (d,)
-        The slopes at zero, with the opposite sign.
-    """
+def nonnegative(
+    H: np.ndarray,  # (d, d) symmetric, with a positive diagonal
+    q: np.ndarray,  # (d,) slopes at zero, with the opposite sign
+) -> np.ndarray | None:
+    """Return the minimiser; None if the features in use depend on each other up to rounding, or the exchanges take too long."""
     from scipy.linalg.lapack import dposv
 
     roots = np.sqrt(H.diagonal())

@@ -30,15 +30,9 @@ def solve(
     tol: float,
     most: int,
     deadline: float,
-    alone: Solver,
+    alone: Solver,  # direct solver of one model, for models that differ in more than labels and penalty
 ) -> list[Found]:
-    """Take steps until the gap of every model is small enough, or rounding stops them.
-
-    Parameters
-    ----------
-    alone : callable
-        The direct solver of one model, for models that differ in more than labels and penalty.
-    """
+    """Take steps until the gap of every model is small enough, or rounding stops them."""
     first, d = problems[0], problems[0].d
     like = all(each.loss == first.loss and each.fit_intercept == first.fit_intercept for each in problems)
     if not like or any(each.sample_weight is not None or each.offset is not None for each in problems):
@@ -78,19 +72,14 @@ def _all_end(search: Search, tol: float) -> bool:
 
 
 class Models(System):
-    """K models over the same rows: x has the variables of one model after the other, and so have the examples.
+    """K models over the same rows: x has the variables of one model after the other, and so have the examples."""
 
-    Parameters
-    ----------
-    columns : array of shape (m, n)
-        Ãᵀ in C order.
-    d : int
-        Number of features.
-    ridges : array of shape (K, m)
-        λn v_j, and 0 for the intercept.
-    """
-
-    def __init__(self, columns: np.ndarray, d: int, ridges: np.ndarray) -> None:
+    def __init__(
+        self,
+        columns: np.ndarray,  # (m, n) Ãᵀ in C order
+        d: int,  # number of features
+        ridges: np.ndarray,  # (K, m) λn v_j, and 0 for the intercept
+    ) -> None:
         super().__init__(d, ridges.reshape(-1))
         self.K, self.columns, self.rows = len(ridges), columns, np.ascontiguousarray(columns.T)
         self.scaled, self.H = np.empty((self.K, *columns.shape)), np.empty((self.K, len(columns), len(columns)))

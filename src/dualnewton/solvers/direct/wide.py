@@ -50,18 +50,10 @@ def solve(
     tol: float,
     most: int,
     deadline: float,
-    inner: Solver,
-    directions: int = 0,
+    inner: Solver,  # direct solver of the small problems
+    directions: int = 0,  # gradients whose passes cost as much as the factor; 0 to factorise at once
 ) -> Found:
-    """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice.
-
-    Parameters
-    ----------
-    inner : callable
-        The direct solver of the small problems.
-    directions : int
-        Gradients whose passes cost as much as the factor; 0 to factorise at once.
-    """
+    """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice."""
     steps, key = 0, problem.regularizer
     if directions and start is None and key not in block.kept:
         found, done = _by_gradients(problem, inner, tol, min(directions, most), deadline, block.crossovers)
@@ -186,19 +178,14 @@ def _pays(gaps: list[float], wanted: float, most: int) -> bool:
 
 
 class Span:
-    """The span of some directions, with an orthonormal basis, in the coordinates √v_j w_j.
+    """The span of some directions, with an orthonormal basis, in the coordinates √v_j w_j."""
 
-    Parameters
-    ----------
-    data : Data
-        X.
-    most : int
-        The most directions.
-    weights : array of shape (d,), optional
-        v.
-    """
-
-    def __init__(self, data: Data, most: int, weights: np.ndarray | None) -> None:
+    def __init__(
+        self,
+        data: Data,  # X
+        most: int,  # most directions
+        weights: np.ndarray | None,  # (d,) v
+    ) -> None:
         self.data, self.scale = data, None if weights is None else 1.0 / np.sqrt(weights)
         self._basis, self._rows, self.size = np.empty((most, data.d)), np.empty((data.n, most)), 0
 

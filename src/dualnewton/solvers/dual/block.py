@@ -135,25 +135,18 @@ def halve_until_descent(
 
 
 def solve_block(
+    # φ and G.
     loss: Loss,
+    # (τ,) The labels, the margins at the current w, the dual variables and the weights of the block.
     y: np.ndarray,
     u: np.ndarray,
     curvature: Curvature,
     alpha: np.ndarray,
     c: np.ndarray,
+    # The moment, by ``time.perf_counter``, after which no further step begins: the block is left unfinished.
     deadline: float = math.inf,
 ) -> np.ndarray:
-    """Return the new dual variables β = α + h of the block, h optimal and −β in the domain of φ*.
-
-    Parameters
-    ----------
-    loss, curvature : Loss, Curvature
-        φ and G.
-    y, u, alpha, c : arrays of shape (τ,)
-        The labels, the margins at the current w, the dual variables and the weights of the block.
-    deadline : float
-        The moment, by ``time.perf_counter``, after which no further step begins: the block is left unfinished.
-    """
+    """Return the new dual variables β = α + h of the block, h optimal and −β in the domain of φ*."""
     pull = curvature.times(c * alpha)
 
     def block_primal(beta: np.ndarray) -> tuple[float, float, np.ndarray]:

@@ -43,34 +43,20 @@ MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "inactive_below", "active")
 
 
 class CompiledEngine(Engine):
-    """K models that share X, the loss, the regulariser and whether there is an intercept.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        The problems, which may differ in y, λ, weights and offsets.
-    sampling : Sampling
-        Ŝ.
-    alphas : sequence of arrays
-        The starting points, one per model.
-    separable_rounds : bool
-        Whether a round solves one scalar subproblem per example (SDCA) or one joint subproblem (SDNA).
-    n_threads : int
-        The number of threads that compute Gram blocks in advance; it does not change the result.
-    shrinks : bool
-        Whether a smooth loss is swept by the kernel that shrinks, as piecewise linear ones are.
-    """
+    """K models that share X, the loss, the regulariser and whether there is an intercept."""
 
     certificates_are_cheap = False
 
     def __init__(
         self,
-        problems: Sequence[Problem],
-        sampling: Sampling,
-        alphas: Sequence[np.ndarray],
+        problems: Sequence[Problem],  # problems, which may differ in y, λ, weights and offsets
+        sampling: Sampling,  # Ŝ
+        alphas: Sequence[np.ndarray],  # starting points, one per model
         *,
+        # Whether a round solves one scalar subproblem per example (SDCA) or one joint subproblem (SDNA).
         separable_rounds: bool,
-        n_threads: int = 1,
+        n_threads: int = 1,  # number of threads that compute Gram blocks in advance; it does not change the result
+        # Whether a smooth loss is swept by the kernel that shrinks, as piecewise linear ones are.
         shrinks: bool = False,
     ) -> None:
         self.problems = list(problems)
@@ -261,10 +247,6 @@ class CompiledEngine(Engine):
         self.limit = state["limit"]
         for name in MOVING:
             getattr(self.models, name)[...] = state[name]
-
-    def close(self) -> None:
-        if not self.separable_rounds:
-            self._sweep.close()
 
 
 _EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))

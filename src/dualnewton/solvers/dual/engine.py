@@ -14,17 +14,10 @@ from dualnewton.solvers.dual.base import Solver
 
 
 class Engine:
-    """The reference engine: one NumPy solver per model.
+    """The reference engine: one NumPy solver per model."""
 
-    Attributes
-    ----------
-    certificates_are_cheap : bool
-        Whether a certificate costs little compared with an epoch, as it does here.
-    shrinks : bool
-        Whether it has :meth:`visits` and :meth:`shrink`, a step's sweeps over single examples with shrinking.
-    """
-
-    certificates_are_cheap = True
+    certificates_are_cheap = True  # whether a certificate costs little compared with an epoch, as it does here
+    # Whether it has :meth:`visits` and :meth:`shrink`, a step's sweeps over single examples with shrinking.
     shrinks = False
 
     def __init__(
@@ -103,6 +96,3 @@ class Engine:
         """Restore the state of an engine for the same problems."""
         for solver, own in zip(self.solvers, state, strict=True):
             solver.state = own
-
-    def close(self) -> None:
-        """Release buffers and threads."""

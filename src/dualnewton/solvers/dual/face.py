@@ -32,27 +32,18 @@ FLAT = 1e-10
 
 
 def face_step(
+    # The problem, the numbers of its loss, of shape (n, 2m + 1), and the dual point, of shape (n,).
     problem: Problem,
     pieces: np.ndarray,
     alpha: np.ndarray,
+    # w, b and the curvature ρ/(λn) of the intercept, which the rounds treat as a penalised feature.
     state: tuple[np.ndarray, float, float],
-    products: int,
+    products: int,  # maximum number of products with G of conjugate gradients
+    # Number of epochs after which there are no more products and no halved steps; a product costs the fraction of free
+    # examples.
     most: float = math.inf,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the free examples, their new dual variables, and the number of products with G.
-
-    Parameters
-    ----------
-    problem, pieces, alpha : Problem, array of shape (n, 2m + 1), array of shape (n,)
-        The problem, the numbers of its loss and the dual point.
-    state : tuple
-        w, b and the curvature ρ/(λn) of the intercept, which the rounds treat as a penalised feature.
-    products : int
-        Maximum number of products with G of conjugate gradients.
-    most : float
-        Number of epochs after which there are no more products and no halved steps; a product costs the fraction of free
-        examples.
-    """
+    """Return the free examples, their new dual variables, and the number of products with G."""
     w, b, b_curvature = state
     at = free_kinks(pieces, alpha)
     free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))

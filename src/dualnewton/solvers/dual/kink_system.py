@@ -29,18 +29,12 @@ Pair = tuple[np.ndarray, np.ndarray]
 """w and α."""
 
 
-def solved_on_kinks(problem: Problem, alpha: np.ndarray, at: np.ndarray) -> Pair | None:
-    """Return the w and α that put the free examples on their kinks; None if that α is far from feasible.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a quadratic penalty.
-    alpha : array of shape (n,)
-        The dual variables of all other examples, and starting values of the free ones.
-    at : array of shape (n,)
-        The kinks of the free examples; NaN for all others.
-    """
+def solved_on_kinks(
+    problem: Problem,  # with a quadratic penalty
+    alpha: np.ndarray,  # (n,) dual variables of all other examples, and starting values of the free ones
+    at: np.ndarray,  # (n,) kinks of the free examples; NaN for all others
+) -> Pair | None:
+    """Return the w and α that put the free examples on their kinks; None if that α is far from feasible."""
     free, alpha = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)), alpha.copy()
     low, high = problem.loss.domain(problem.y)
     w = problem.w_of(alpha)

@@ -56,15 +56,6 @@ class KinkedSweeps(Sweeps):
 
     Where the engine shrinks, a step of a model is a joint step if sweeps are slow, a sweep over all examples and sweeps over its
     active ones: it ends where the gap is smallest, and each model has active examples of its own.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        The models.
-    engine, sampling, focus, crossovers : Engine, Sampling, bool, Crossovers
-        As in :class:`Sweeps`. Without ``focus`` only the rounds of the sampling are done.
-    decisions : KinkDecisions
-        Whether to solve the linear system of the free examples.
     """
 
     # The mean residual is the gap, but that each term is computed at the w of its visit, and that of active examples only.
@@ -73,12 +64,13 @@ class KinkedSweeps(Sweeps):
 
     def __init__(
         self,
-        problems: Sequence[Problem],
+        problems: Sequence[Problem],  # models
+        # As in :class:`Sweeps`. Without ``focus`` only the rounds of the sampling are done.
         engine: Engine,
         sampling: Sampling,
         *,
         focus: bool,
-        decisions: KinkDecisions,
+        decisions: KinkDecisions,  # whether to solve the linear system of the free examples
         crossovers: Crossovers = USUAL,
     ) -> None:
         super().__init__(engine, sampling, len(problems), focus=focus, crossovers=crossovers)

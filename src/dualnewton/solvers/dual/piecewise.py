@@ -84,23 +84,16 @@ def piece_ends(pieces: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def solve_block(
-    pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.ndarray, c: np.ndarray, deadline: float = math.inf
+    pieces: np.ndarray,  # (τ, 2m + 1) slopes and kinks of the loss of each example
+    u: np.ndarray,  # (τ,) margins at the current w
+    gram: np.ndarray,  # (τ, τ) G
+    # (τ,) The dual variables and the weights of the block.
+    alpha: np.ndarray,
+    c: np.ndarray,
+    # Time, by ``time.perf_counter``, after which no further sweep begins: the block is left unfinished.
+    deadline: float = math.inf,
 ) -> np.ndarray:
-    """Return the new dual variables β = α + h of a block.
-
-    Parameters
-    ----------
-    pieces : array of shape (τ, 2m + 1)
-        Slopes and kinks of the loss of each example.
-    u : array of shape (τ,)
-        The margins at the current w.
-    gram : array of shape (τ, τ)
-        G.
-    alpha, c : arrays of shape (τ,)
-        The dual variables and the weights of the block.
-    deadline : float
-        Time, by ``time.perf_counter``, after which no further sweep begins: the block is left unfinished.
-    """
+    """Return the new dual variables β = α + h of a block."""
     beta, z = alpha.copy(), u.copy()
     own = c * np.diagonal(gram)
     enough = TOLERANCE * max(1.0, float(np.abs(u).max(initial=0.0)))

@@ -95,7 +95,3 @@ class Pipeline:
                     helper.join()
         if errors:
             raise errors[0]
-
-    def close(self) -> None:
-        """Release the buffers."""
-        del self.gathered, self.grams

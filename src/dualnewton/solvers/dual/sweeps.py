@@ -28,19 +28,6 @@ class Sweeps(Method):
 
     In classification the dual variables of most examples converge early; these examples become inactive and are skipped.
     The full sweep that follows reactivates examples that became inactive too early.
-
-    Parameters
-    ----------
-    engine : Engine
-        The engine that does the rounds.
-    sampling : Sampling
-        Ŝ.
-    models : int
-        The number of models.
-    focus : bool
-        Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
-    crossovers : Crossovers
-        The tuned numbers of sweeps.
     """
 
     # Between two full sweeps: limits on the calls for sweeps over active examples, on their work in epochs, and on visits per
@@ -49,7 +36,14 @@ class Sweeps(Method):
     expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
     def __init__(
-        self, engine: Engine, sampling: Sampling, models: int, *, focus: bool, crossovers: Crossovers = USUAL
+        self,
+        engine: Engine,  # engine that does the rounds
+        sampling: Sampling,  # Ŝ
+        models: int,  # number of models
+        *,
+        # Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
+        focus: bool,
+        crossovers: Crossovers = USUAL,  # tuned numbers of sweeps
     ) -> None:
         self.engine, self.sampling, self.focus, self.crossovers = engine, sampling, focus, crossovers
         self.certificates_are_cheap = engine.certificates_are_cheap
@@ -124,9 +118,6 @@ class Sweeps(Method):
         engine, residuals = state
         self.engine.restore(engine)
         self.residuals = list(residuals)
-
-    def close(self) -> None:
-        self.engine.close()
 
 
 def _fraction(now: float, before: float) -> float:

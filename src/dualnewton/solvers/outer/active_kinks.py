@@ -22,24 +22,15 @@ from dualnewton.solvers.dual.piecewise import free_kinks
 
 
 def finish(
-    problem: Problem, smoothed: Problem, stage: Result, relative_gap: float, tuning: Tuning = DEFAULT
+    problem: Problem,  # problem with the original loss
+    smoothed: Problem,  # same with φ_μ and the offsets o − μα̂
+    stage: Result,  # result of a method for the smoothed problem; the linear system may cost as much as this run
+    relative_gap: float,  # certified relative gap of the problem so far
+    tuning: Tuning = DEFAULT,  # numbers by which costs are predicted
 ) -> Pair | None:
     """Find the free examples from a solution of a smoothed problem; return the resulting w and α, or None if they are infeasible.
 
     1. Find the set by the kinks of the loss. 2. Take every α_i from the smoothed problem, and solve for the free ones.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem with the original loss.
-    smoothed : Problem
-        The same with φ_μ and the offsets o − μα̂.
-    stage : Result
-        The result of a method for the smoothed problem; the linear system may cost as much as this run.
-    relative_gap : float
-        The certified relative gap of the problem so far.
-    tuning : Tuning
-        The numbers by which costs are predicted.
     """
     pieces = problem.pieces if problem.data.capabilities.local else None
     if pieces is None or not problem.regularizer.form.is_quadratic:

@@ -72,21 +72,16 @@ class Aggregation(OuterMethod):
     """Models over the same data, each with its own smaller problems.
 
     A step is a step of the run on a smaller problem of one model. When that run has ended, the next model follows.
-
-    Parameters
-    ----------
-    starts : sequence of (Problem or Unpenalised, CertifiedPair)
-        Problems with a piecewise linear loss of z − y, and their starting points.
-    request : Request
-        The settings of the run.
-    runs : type of Run
-        Starts the runs on smaller problems.
-    sample : int
-        Number of rows in the sample.
     """
 
     def __init__(
-        self, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any, *, sample: int
+        self,
+        # Problems with a piecewise linear loss of z − y, and their starting points.
+        starts: Sequence[tuple[Any, CertifiedPair]],
+        request: Request,  # settings of the run
+        runs: Any,  # starts the runs on smaller problems
+        *,
+        sample: int,  # number of rows in the sample
     ) -> None:
         # Smaller problems are not sampled again: their mean rows have most of the weight.
         tuning = replace(request.tuning, aggregated=math.inf)
@@ -113,7 +108,7 @@ class Aggregation(OuterMethod):
             return passes
         track = self.track(self.turn)
         self._end_stage(model, track.best, whole=track.status in (Status.CONVERGED, Status.NO_PROGRESS))
-        self.close()
+        self.inner = None
         self.turn = (self.turn + 1) % len(self.models)
         return passes + PASSES
 
@@ -174,7 +169,7 @@ class Aggregation(OuterMethod):
 
     def keep(self, wanted: Sequence[int]) -> None:
         if self.turn not in wanted:
-            self.close()
+            self.inner = None
         self.models, self.ready = [self.models[k] for k in wanted], None
         self.turn = sum(k < self.turn for k in wanted) % len(wanted)
 

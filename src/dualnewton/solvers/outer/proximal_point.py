@@ -82,7 +82,7 @@ class ProximalPoint(OuterMethod):
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if self.inner is None or self.is_over:
-            self.close()
+            self.inner = None
             self._narrow()
             self.watch = _Watch([Watched(model.tolerance(self.widths[-1])) for model in self.models])
             self.places = list(range(len(self.models)))
@@ -218,11 +218,6 @@ class StagePoint(Point):
     @property
     def parts(self) -> tuple[Any, ...]:
         return self.stage.w, self.stage.alpha
-
-    @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[StagePoint]) -> list[CertifiedPair]:
-        """Have each problem certify its point."""
-        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
         """Have the problem certify the point; after a stage that was ended by a limit, the linear system is not tried."""

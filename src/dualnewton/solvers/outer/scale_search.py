@@ -156,7 +156,6 @@ class ScaleSearch(OuterMethod):
         while not run.finished:
             run.step(rng, deadline, math.inf)
         best = run.tracks[0].best
-        run.close()
         if not best.scale:
             return 0.0
         moved = best.w, best.intercept, best.scale, None
@@ -218,7 +217,7 @@ class ScaleSearch(OuterMethod):
         known = replace(known, best=best, here=here, scales=scales, moved=None)
         self.known = replace(known, fraction=fraction, slow=slow, stalled=stalled)
         if self.is_over:
-            self.close()
+            self.inner = None
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
         return self.known.stalled >= PATIENCE or self.known.best.certificate.gap <= self.rounding

@@ -52,7 +52,7 @@ class NewtonWithoutPenalty(OuterMethod):
             spent = self.advance(None, rng, deadline, most)
             self.plan = self.inner.plan
             return spent
-        self.close()
+        self.inner = None
         moved = [model.step(self.request.tol) for model in self.models]
         return PASSES if any(moved) else 0.0
 

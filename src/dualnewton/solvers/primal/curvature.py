@@ -45,17 +45,7 @@ class Plain:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Cholesky(Plain):
-    """B = H + D(diagonal) times ``scale``, factorised: for up to a few thousand features.
-
-    Parameters
-    ----------
-    H : array of shape (m, m)
-        In memory or on the device of the data; overwritten.
-    diagonal : array of shape (m,)
-        D.
-    check : callable, optional
-        Called between blocks of a large factor; it may raise an exception to stop the work.
-    """
+    """B = H + D(diagonal) times ``scale``, factorised: for up to a few thousand features."""
 
     factor: np.ndarray
     scaled_well: bool
@@ -64,11 +54,12 @@ class Cholesky(Plain):
 
     def __init__(
         self,
-        H: np.ndarray,
-        diagonal: np.ndarray,
+        H: np.ndarray,  # (m, m) in memory or on the device of the data; overwritten
+        diagonal: np.ndarray,  # (m,) D
         *,
         scaled_well: bool = True,
         exact: bool = False,
+        # Called between blocks of a large factor; it may raise an exception to stop the work.
         check: Callable[[], None] | None = None,
     ) -> None:
         factor = factorised(H, diagonal, check)
@@ -106,21 +97,6 @@ class Woodbury:
 
     With an intercept, which has no entry in D, B is bordered by AᵀW1 and 1ᵀW1. Eliminating the features leaves
     σ = 1ᵀW^½ E⁻¹ W^½1 (``left``), a positive number in which nothing cancels.
-
-    Parameters
-    ----------
-    rows : matrix of shape (m, d)
-        A.
-    weights : array of shape (m,)
-        The diagonal of W.
-    diagonal : array of shape (d,)
-        D > 0.
-    gram : array of shape (m, m), optional
-        A D⁻¹ Aᵀ, if known.
-    intercept : bool
-        Whether the last entry of a vector belongs to an intercept.
-    chosen : array of shape (m,), optional
-        The indices of the rows in the data; all rows by default.
     """
 
     rows: ClassVar[Any]  # not a field: gathered again, not stored
@@ -135,15 +111,15 @@ class Woodbury:
 
     def __init__(
         self,
-        rows: Any,
-        weights: np.ndarray,
-        diagonal: np.ndarray,
-        gram: np.ndarray | None = None,
+        rows: Any,  # (m, d) A
+        weights: np.ndarray,  # (m,) diagonal of W
+        diagonal: np.ndarray,  # (d,) D > 0
+        gram: np.ndarray | None = None,  # (m, m) A D⁻¹ Aᵀ, if known
         *,
-        intercept: bool = False,
+        intercept: bool = False,  # whether the last entry of a vector belongs to an intercept
         scaled_well: bool = True,
         exact: bool = False,
-        chosen: np.ndarray | None = None,
+        chosen: np.ndarray | None = None,  # (m,) indices of the rows in the data; all rows by default
     ) -> None:
         roots, room = np.sqrt(weights), None
         if gram is None:
@@ -220,19 +196,6 @@ def gram_of(rows: Any, diagonal: np.ndarray) -> np.ndarray:
 class ConjugateGradients:
     """B given by its products, solved to a fraction of ‖g‖ with another curvature as preconditioner.
 
-    Parameters
-    ----------
-    product : callable
-        v ↦ Bv, a pass over the data.
-    near : Curvature
-        The preconditioner.
-    fraction : float
-        Stop when the residual, in the norm of the preconditioner, is at most this fraction of that of g.
-    most : int
-        The largest number of products.
-    units : array, optional
-        A residual r with Σ units_j r_j² ≤ 1 is small enough.
-
     Attributes
     ----------
     products : int
@@ -243,11 +206,12 @@ class ConjugateGradients:
 
     def __init__(
         self,
-        product: Callable[[np.ndarray], np.ndarray],
-        near: Curvature,
+        product: Callable[[np.ndarray], np.ndarray],  # v ↦ Bv, a pass over the data
+        near: Curvature,  # preconditioner
+        # Stop when the residual, in the norm of the preconditioner, is at most this fraction of that of g.
         fraction: float,
-        most: int,
-        units: np.ndarray | None = None,
+        most: int,  # largest number of products
+        units: np.ndarray | None = None,  # A residual r with Σ units_j r_j² ≤ 1 is small enough
     ) -> None:
         self.product, self.near, self.fraction, self.most, self.units = product, near, fraction, most, units
         self.products = 0

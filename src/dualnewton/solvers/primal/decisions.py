@@ -8,24 +8,12 @@ from dualnewton.matrix import Data
 
 
 class Policy(Protocol):
-    """When one model computes new curvature, and from how many rows.
+    """When one model computes new curvature, and from how many rows."""
 
-    Attributes
-    ----------
-    tol : float
-        The wanted relative gap.
-    newton : bool
-        Whether each step uses the Hessian of all rows at its starting point.
-    coupled : bool
-        Whether the model has columns (classes) whose coupling no sketch contains.
-    state : object
-        The state of the policy, as plain data.
-    """
-
-    tol: float
-    newton: bool
-    coupled: bool
-    state: Any
+    tol: float  # wanted relative gap
+    newton: bool  # whether each step uses the Hessian of all rows at its starting point
+    coupled: bool  # whether the model has columns (classes) whose coupling no sketch contains
+    state: Any  # state of the policy, as plain data
 
     @property
     def rows(self) -> int:

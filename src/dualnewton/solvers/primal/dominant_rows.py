@@ -24,17 +24,13 @@ SPANNED = 1e-8
 
 
 class DominantRows:
-    """Σ w_i a_i a_iᵀ over the rows with the largest w_i‖a_i‖², plus a diagonal for the other rows.
+    """Σ w_i a_i a_iᵀ over the rows with the largest w_i‖a_i‖², plus a diagonal for the other rows."""
 
-    Parameters
-    ----------
-    data : Data
-        The data.
-    ridge : array of shape (d,) or (d + 1,)
-        The penalties; with one more entry if there is an intercept.
-    """
-
-    def __init__(self, data: Data, ridge: np.ndarray) -> None:
+    def __init__(
+        self,
+        data: Data,
+        ridge: np.ndarray,  # (d,) or (d + 1,) penalties; with one more entry if there is an intercept
+    ) -> None:
         self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
 
     @cached_property

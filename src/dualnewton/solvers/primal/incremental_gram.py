@@ -29,22 +29,21 @@ class Sum:
 class IncrementalGram:
     """Σ weights_i ã_i ã_iᵀ over all rows, computed from the sum for the last weights.
 
-    Parameters
-    ----------
-    data : Data
-        The data.
-    intercept : bool
-        Whether a constant feature is appended to the rows.
-    updated_share : float
-        Largest share of the weighted rows whose weight may have changed for an update; above it the sum is recomputed.
-
     Attributes
     ----------
     last : Sum, optional
         The last sum.
     """
 
-    def __init__(self, data: Data, *, intercept: bool, updated_share: float) -> None:
+    def __init__(
+        self,
+        data: Data,
+        *,
+        intercept: bool,  # whether a constant feature is appended to the rows
+        # Largest share of the weighted rows whose weight may have changed for an update; above it the sum is
+        # recomputed.
+        updated_share: float,
+    ) -> None:
         self.data, self.intercept, self.updated_share = data, intercept, updated_share
         self.last: Sum | None = None
 

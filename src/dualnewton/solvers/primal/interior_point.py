@@ -41,43 +41,28 @@ NEARLY = 100.0
 
 
 class InteriorPoint(Method):
-    """Models over the same data, each with its own steps.
-
-    Parameters
-    ----------
-    starts : sequence of (Problem, CertifiedPair)
-        Problems that share X, with a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|, which may be zero, and
-        their starting points.
-    system_of : callable
-        The linear system of the data for a ridge and the units of x.
-    tol : float
-        The wanted relative gap.
-    corrections : int
-        Limit on centrality corrections per step: each costs two or three products with the data, and saves some steps.
-    crossovers : Crossovers
-        From which size on examples are left out.
-    largest_system : int
-        Limit on the examples in the linear system of the kinks.
-    single : bool
-        Whether the first matrices are computed in float32.
-    """
+    """Models over the same data, each with its own steps."""
 
     def __init__(
         self,
+        # Problems that share X, with a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|, which may be zero,
+        # and their starting points.
         starts: Sequence[tuple[Problem, CertifiedPair]],
+        # The linear system of the data for a ridge and the units of x.
         system_of: Callable[[np.ndarray, np.ndarray], System],
         *,
-        tol: float,
+        tol: float,  # wanted relative gap
+        # Limit on centrality corrections per step: each costs two or three products with the data, and saves some
+        # steps.
         corrections: int,
-        largest_system: int,
-        crossovers: Crossovers = USUAL,
-        single: bool = False,
+        largest_system: int,  # limit on the examples in the linear system of the kinks
+        crossovers: Crossovers = USUAL,  # from which size on examples are left out
+        single: bool = False,  # whether the first matrices are computed in float32
     ) -> None:
         self.tol, self.corrections, self.largest_system, first = tol, corrections, largest_system, starts[0][0]
         sizes = root_mean_squares(first.data, intercept=first.fit_intercept)
         self.problems = [problem for problem, _ in starts]
         self.views = [View(problem, sizes, system_of) for problem in self.problems]
-        self.system = self.views[0].terms.system
         self.searches = [
             Search(view.terms, view.start(pair, single=single), view.losses, crossovers, restricts=view.is_ridge)
             for view, (_, pair) in zip(self.views, starts, strict=True)
@@ -148,9 +133,6 @@ class InteriorPoint(Method):
         for search, known in zip(self.searches, state, strict=True):
             search.restore(known)
 
-    def close(self) -> None:
-        self.system.close()
-
 
 @dataclass(frozen=True, eq=False)
 class KinkedPoint(Point):
@@ -165,11 +147,6 @@ class KinkedPoint(Point):
     @property
     def parts(self) -> tuple[Any, ...]:
         return (self.w, self.alpha)
-
-    @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[KinkedPoint]) -> list[CertifiedPair]:
-        """Have each problem certify its point."""
-        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
         """Have the problem certify w and α and, if their gap is too large, the solution of the linear system of the kinks."""
@@ -195,11 +172,6 @@ class VertexPoint(Point):
     @property
     def parts(self) -> tuple[Any, ...]:
         return tuple(chain.from_iterable(self.points))
-
-    @staticmethod
-    def certified(problems: Sequence[Problem], points: Sequence[VertexPoint]) -> list[CertifiedPair]:
-        """Have each problem certify its points."""
-        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
         """Have the problem certify the first point and, if its relative gap is too large, the interior point."""

@@ -49,61 +49,28 @@ class SearchState:
 
 
 class Search:
-    """The steps of one model.
-
-    Parameters
-    ----------
-    whole : Terms
-        The losses of all examples.
-    state : State
-        Where to start.
-    losses : callable
-        The losses of the examples for their margins without offset.
-    crossovers : Crossovers
-        From which size on examples are left out.
-    restricts : bool
-        Whether examples may be left out.
-
-    Attributes
-    ----------
-    terms : Terms
-        The losses of all examples, or of those that are kept.
-    state, best : State
-        The last point of these, and that of the smallest gap.
-    idle : int
-        Consecutive steps without a smaller gap.
-    value : float
-        n P; an upper bound until it is computed.
-    gap : float
-        n(P − D) of all examples at the best point: an estimate, unless it was computed.
-    fine : bool
-        Whether steps are refined.
-    kept : array of int, optional
-        The examples that are not left out; None if these are all.
-    p : array of shape (M, n), optional
-        p of all examples, if some are left out: these stay at an end of their jump.
-    saved : State, optional
-        The point at which examples were left out first.
-    calm : float
-        Current value of ``CALM``; 0 if no examples are left out.
-    """
+    """The steps of one model."""
 
     def __init__(
         self,
-        whole: Terms,
-        state: State,
-        losses: Callable[[np.ndarray], np.ndarray],
-        crossovers: Crossovers,
+        whole: Terms,  # losses of all examples
+        state: State,  # where to start
+        losses: Callable[[np.ndarray], np.ndarray],  # losses of the examples for their margins without offset
+        crossovers: Crossovers,  # from which size on examples are left out
         *,
-        restricts: bool = True,
+        restricts: bool = True,  # whether examples may be left out
     ) -> None:
-        self.whole, self.terms, self.losses, self.crossovers = whole, whole, losses, crossovers
-        self.state, self.best, self.idle, self.gap, self.value = state, state, 0, state.gap, NEAR * state.gap
-        self.calm = CALM if restricts and whole.system.restricts else 0.0
-        self.fine = False
-        self.kept: Any = None
-        self.p: Any = None
-        self.saved = state
+        self.whole, self.losses, self.crossovers = whole, losses, crossovers
+        self.terms = whole  # losses of all examples, or of those that are kept
+        self.state, self.best = state, state  # last point of these, and that of the smallest gap
+        self.idle = 0  # consecutive steps without a smaller gap
+        self.gap = state.gap  # n(P − D) of all examples at the best point: an estimate, unless it was computed
+        self.value = NEAR * state.gap  # n P; an upper bound until it is computed
+        self.calm = CALM if restricts and whole.system.restricts else 0.0  # 0 if no examples are left out
+        self.fine = False  # whether steps are refined
+        self.kept: Any = None  # examples that are not left out; None if these are all
+        self.p: Any = None  # (M, n) p of all examples, if some are left out: these stay at an end of their jump
+        self.saved = state  # point at which examples were left out first
 
     def known(self) -> SearchState:
         """Return what is remembered between steps, as plain data."""

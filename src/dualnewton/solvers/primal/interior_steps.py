@@ -182,33 +182,23 @@ class Direction(NamedTuple):
 
 
 class Directions:
-    """Newton directions at a state, by one factor.
-
-    Parameters
-    ----------
-    check : callable, optional
-        Called between large pieces of work; may raise an exception.
-    most : float
-        Limit on products, beyond which solutions are not refined.
-
-    Attributes
-    ----------
-    possible : bool
-        Whether the matrix has a factor.
-    products : int
-        Products with Ã and Ãᵀ so far.
-    weak : bool
-        Whether a solution missed the requested accuracy, or needed many refinements.
-    """
+    """Newton directions at a state, by one factor."""
 
     def __init__(
-        self, terms: Terms, state: State, check: Callable[[], None] | None = None, most: float = math.inf
+        self,
+        terms: Terms,
+        state: State,
+        check: Callable[[], None] | None = None,  # called between large pieces of work; may raise an exception
+        most: float = math.inf,  # limit on products, beyond which solutions are not refined
     ) -> None:
-        self.terms, self.state, self.most, self.products, self.weak = terms, state, most, 0, False
+        self.terms, self.state, self.most = terms, state, most
+        self.products = 0  # with Ã and Ãᵀ so far
+        self.weak = False  # whether a solution missed the requested accuracy, or needed many refinements
         self.values, self.slacks = values, slacks = state.boxes[:2], state.boxes[2:]
         self.ratio = ratio = slacks / values
         self.D = D = ratio[0] + ratio[1]
         np.divide(1.0, D, out=D)
+        # Whether the matrix has a factor.
         self.possible = terms.system.factorise(terms.mass(D), check=check, single=state.single)
 
     def predicted(self) -> tuple[float, np.ndarray]:
@@ -326,26 +316,16 @@ def step(
     terms: Terms,
     state: State,
     *,
-    fine: bool,
+    fine: bool,  # whether solutions of the linear system are refined
+    # Limit on centrality corrections: each costs two or three products with the data, and saves some steps.
     corrections: int = 0,
-    check: Callable[[], None] | None = None,
-    most: float = math.inf,
+    check: Callable[[], None] | None = None,  # called between large pieces of work; may raise an exception
+    most: float = math.inf,  # passes over the data after which there are no more refinements and corrections
 ) -> Taken:
     """Take a step.
 
     1. Factorise. 2. Predict: a step towards μ = 0 shows how far μ can decrease. 3. Correct: a step to that μ, with the second-
     order term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
-
-    Parameters
-    ----------
-    fine : bool
-        Whether solutions of the linear system are refined.
-    corrections : int
-        Limit on centrality corrections: each costs two or three products with the data, and saves some steps.
-    check : callable, optional
-        Called between large pieces of work; may raise an exception.
-    most : float
-        Passes over the data after which there are no more refinements and corrections.
     """
     mu = state.mu
     if not mu > NOTHING * state.unit:

@@ -22,24 +22,18 @@ optimum these are most rows, and together they hold at most this fraction of the
 
 
 class JointHessian(Stateless):
-    """The curvature of all rows, or of a uniform sample of them, in all classes, K(d + 1) features square.
-
-    Parameters
-    ----------
-    data : Data
-        The data.
-    ridge : array of shape (d,) or (d + 1,)
-        The penalties of a class; with one more entry if it has an intercept.
-    classes : int
-        K.
-    decisions : Decisions
-        Choose whether single precision is considered.
-    """
+    """The curvature of all rows, or of a uniform sample of them, in all classes, K(d + 1) features square."""
 
     passes_made = 0
     joint = True
 
-    def __init__(self, data: Data, ridge: np.ndarray, classes: int, decisions: Decisions) -> None:
+    def __init__(
+        self,
+        data: Data,
+        ridge: np.ndarray,  # (d,) or (d + 1,) penalties of a class; with one more entry if it has an intercept
+        classes: int,  # K
+        decisions: Decisions,  # choose whether single precision is considered
+    ) -> None:
         self.data, self.ridge, self.classes, self.decisions = data, ridge, classes, decisions
         self.intercept, self.rows_read = ridge.size > data.d, data.n
 

@@ -44,47 +44,29 @@ def root_mean_squares(data: Data, *, intercept: bool = False) -> np.ndarray:
 
 
 class View:
-    """A problem of the loop: its terms, and what its points mean.
+    """A problem of the loop: its terms, and what its points mean."""
 
-    Parameters
-    ----------
-    problem : Problem or Unpenalised
-        Has a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|.
-    sizes : array of shape (d,)
-        r_j.
-    system_of : callable
-        The linear system of the data for a ridge and the units of x.
-
-    Attributes
-    ----------
-    n : int
-        Number of examples of the data; those of the thresholds follow.
-    positions : array of shape (M, N)
-        Margins at which a slope increases, with offsets.
-    c : array of shape (N,)
-        Weights.
-    ridge : array
-        λn v_j, and 0 for an intercept.
-    units : array
-        Units of x, if the unit of a margin is one.
-    thresholds : bool
-        Whether the penalty has thresholds.
-    terms : Terms
-        Kinks, jumps and weights of all examples.
-    """
-
-    def __init__(self, problem: Any, sizes: np.ndarray, system_of: Callable[[np.ndarray, np.ndarray], System]) -> None:
+    def __init__(
+        self,
+        problem: Any,  # has a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|
+        sizes: np.ndarray,  # (d,) r_j
+        # The linear system of the data for a ridge and the units of x.
+        system_of: Callable[[np.ndarray, np.ndarray], System],
+    ) -> None:
         rows, scale = problem.unit, problem.lam * problem.n
         kinks, (threshold, factor, _, _) = rows.loss.kinks(rows.y), problem.regularizer.form.limits(problem.d)
-        self.rows, self.n, self.thresholds = rows, rows.n, bool(threshold.any())
+        self.rows, self.n = rows, rows.n  # examples of the data; those of the thresholds follow
+        self.thresholds = bool(threshold.any())  # whether the penalty has thresholds
         # If the loss has M kinks, each threshold has M equal kinks, with jumps of 2/M.
         several = len(kinks)
         added = np.zeros((several, problem.d if self.thresholds else 0))
+        # (M, N) The margins at which a slope increases, with offsets.
         self.positions = np.hstack([[kink.position for kink in kinks], added])
         jumps = np.hstack([[kink.right - kink.left for kink in kinks], added + 2.0 / several])
         least, offset = np.append(kinks[0].left, added[0] - 1.0), np.append(rows.o, added[0])
         self.c = np.append(rows.c, scale * threshold / sizes) if self.thresholds else rows.c
         one = np.ones(1 if rows.fit_intercept else 0)
+        # λn v_j, and 0 for an intercept; and the units of x, if the unit of a margin is one.
         self.ridge, self.units = np.append(scale / factor, 0.0 * one), np.append(1.0 / sizes, one)
         system = system_of(self.ridge, self.units)
         live = None if rows.sample_weight is None or self.c.all() else self.c > 0.0

@@ -89,21 +89,15 @@ class ModelState:
 
 
 class Model:
-    """A model, whose attributes are the fields of :class:`ModelState` and these parameters.
+    """A model, whose attributes are the fields of :class:`ModelState` and these parameters."""
 
-    Parameters
-    ----------
-    objective : Objective
-        The function to be minimised.
-    policy : Policy
-        Decides when new curvature is computed, and from how many rows.
-    hessians : sequence of Hessian
-        Compute the curvature, one for each column.
-    start : array
-        The first trial point.
-    """
-
-    def __init__(self, objective: Objective, policy: Policy, hessians: Sequence[Hessian], start: np.ndarray) -> None:
+    def __init__(
+        self,
+        objective: Objective,  # function to be minimised
+        policy: Policy,  # decides when new curvature is computed, and from how many rows
+        hessians: Sequence[Hessian],  # compute the curvature, one for each column
+        start: np.ndarray,  # first trial point
+    ) -> None:
         self.objective, self.policy, self.hessians = objective, policy, hessians
         zero = np.zeros_like(start)
         self.place = Place(zero, math.inf, math.inf, zero, np.empty((0, objective.columns)))

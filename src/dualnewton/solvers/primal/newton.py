@@ -34,38 +34,19 @@ LONG = 1 << 14
 
 
 class Descent(SharedPasses):
-    """Models whose trial points share passes over the data.
-
-    Parameters
-    ----------
-    problems : sequence of problems
-        The problems, which share X.
-    data : Data
-        The data.
-    starts : sequence of (w, intercept)
-        The starting points of the models.
-    tol : float
-        The wanted relative gap.
-    sketch : int
-        τ, the rows of the first sketch.
-    newton : bool
-        Whether every step uses the Hessian of all rows.
-    decisions : Decisions
-        Decide when a Hessian is computed, from how many rows and in which form.
-    samples : sequence of int
-        The sizes of the samples of rows on which problems that start at w = 0 are solved first (``samples.py``).
-    """
+    """Models whose trial points share passes over the data."""
 
     def __init__(
         self,
         problems: Sequence[Problem],
         data: Data,
-        starts: Sequence[tuple[np.ndarray, Any]],
+        starts: Sequence[tuple[np.ndarray, Any]],  # starting points of the models
         *,
-        tol: float,
-        sketch: int,
-        newton: bool,
-        decisions: Decisions,
+        tol: float,  # wanted relative gap
+        sketch: int,  # τ, the rows of the first sketch
+        newton: bool,  # whether every step uses the Hessian of all rows
+        decisions: Decisions,  # decide when a Hessian is computed, from how many rows and in which form
+        # The sizes of the samples of rows on which problems that start at w = 0 are solved first (``samples.py``).
         samples: Sequence[int] = (),
     ) -> None:
         self.data, self.models, self.decisions = data, [], decisions

@@ -21,41 +21,25 @@ class Objective:
 
     The curvature of several columns is that of each column alone, or that of all jointly. For softmax diag(p) − ppᵀ ⪯
     2 diag(p(1 − p)): without the coupling of the columns it changes by at most a factor of two, which L-BFGS corrects.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    joint : bool
-        Whether the curvature of several columns is that of all jointly.
-
-    Attributes
-    ----------
-    columns : int
-        K.
-    column_ridge : array of shape (d,) or (d + 1,)
-        λn v_j for each feature, and 0 for the intercept, of each column.
-    ridge : feature array
-        The same for all columns, on the device of x.
-    quadratic : bool
-        Whether the curvature is the same everywhere.
-    in_pieces : bool
-        Whether the curvature of a row is one number or zero (squared hinge, Huber).
-    joint : bool
-        Whether the columns have one joint Hessian.
     """
 
-    def __init__(self, problem: Problem, *, joint: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        joint: bool = False,  # whether the curvature of several columns is that of all jointly
+    ) -> None:
         self.problem, self.columns = problem, problem.columns
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
-        self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE
+        self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE  # that of a row is one number or zero
         self.joint = joint and self.columns > 1
         weights = problem.regularizer.form.weights
         strength = problem.lam * problem.n
         ridge = np.full(problem.d, strength) if weights is None else strength * weights
+        # (d,) or (d + 1,) λn v_j for each feature, and 0 for the intercept, of each column.
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
         whole = self.column_ridge if self.columns == 1 else np.tile(self.column_ridge, self.columns)
-        self.ridge = problem.data.feature_array(whole)
+        self.ridge = problem.data.feature_array(whole)  # of all columns, on the device of x
 
     def curvature(self, margins: np.ndarray) -> np.ndarray:
         """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or the couplings of each pair of columns, for a joint Hessian."""

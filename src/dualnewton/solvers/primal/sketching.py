@@ -67,20 +67,12 @@ ALL = Enough(0.0, np.empty((0, 0)), np.empty(0))
 
 
 class Hessian(Protocol):
-    """The source of the Hessian of a model.
+    """The source of the Hessian of a model."""
 
-    Attributes
-    ----------
-    passes_made : int
-        The passes over the data for products so far.
-    rows_read : int
-        The number of rows whose outer products are in the last Hessian.
-    joint : bool
-        Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as weights.
-    """
-
-    passes_made: int
-    rows_read: int
+    passes_made: int  # passes over the data for products so far
+    rows_read: int  # number of rows whose outer products are in the last Hessian
+    # Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as
+    # weights.
     joint: bool
 
     def at(self, weights: Any, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
@@ -159,21 +151,12 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
 
 
 class Products:
-    """Products with Aᵀ D(weights) A + D(ridge), each of them a pass, and solves by them.
-
-    Attributes
-    ----------
-    data : Data
-        The data.
-    ridge : array of shape (d,) or (d + 1,)
-        The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
-    passes_made : int
-        The passes so far.
-    """
+    """Products with Aᵀ D(weights) A + D(ridge), each of them a pass, and solves by them."""
 
     data: Data
+    # (d,) or (d + 1,) The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
     ridge: np.ndarray
-    passes_made = 0
+    passes_made = 0  # passes so far
 
     def solver(
         self, weights: np.ndarray, near: Curvature, fraction: float, enough: Enough, most: int = MOST_PRODUCTS
@@ -207,27 +190,23 @@ class SketchesState:
 
 
 class Sketches(Products):
-    """The Hessian of a new sample of rows each time, or of all rows.
-
-    Parameters
-    ----------
-    data : Data
-        The data.
-    ridge : array of shape (d,) or (d + 1,)
-        The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
-    decisions : Decisions
-        Choose the form and the precision of the Hessian.
-    in_pieces : bool
-        Whether most rows have the same weight each time, so that the sum over all rows is kept and updated.
-    refines : bool
-        Whether conjugate gradients may correct solves with the sum over all rows in single precision.
-    """
+    """The Hessian of a new sample of rows each time, or of all rows."""
 
     rows_read = 0
     joint = False
 
     def __init__(
-        self, data: Data, ridge: np.ndarray, decisions: Decisions, *, in_pieces: bool = False, refines: bool = False
+        self,
+        data: Data,
+        # (d,) or (d + 1,) The penalties; with one more entry if a constant feature, the intercept, is appended to the
+        # rows.
+        ridge: np.ndarray,
+        decisions: Decisions,  # choose the form and the precision of the Hessian
+        *,
+        # Whether most rows have the same weight each time, so that the sum over all rows is kept and updated.
+        in_pieces: bool = False,
+        # Whether conjugate gradients may correct solves with the sum over all rows in single precision.
+        refines: bool = False,
     ) -> None:
         self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
         self.refines = refines
@@ -432,17 +411,6 @@ class MatrixFreeState:
 class MatrixFree(Products, OfOneKind):
     """The Hessian of all rows if rows and features are many: conjugate gradients, preconditioned by a sketch.
 
-    Parameters
-    ----------
-    data : Data
-        The data.
-    ridge : array
-        As for :class:`Sketches`.
-    decisions : Decisions
-        Choose the number of rows of the preconditioners.
-    fraction : float
-        The residual that a solve may leave, as a fraction of the gradient.
-
     Attributes
     ----------
     size : int
@@ -451,7 +419,13 @@ class MatrixFree(Products, OfOneKind):
         The last weights, and the solver for them; empty and None before the first.
     """
 
-    def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, fraction: float) -> None:
+    def __init__(
+        self,
+        data: Data,
+        ridge: np.ndarray,  # as for :class:`Sketches`
+        decisions: Decisions,  # choose the number of rows of the preconditioners
+        fraction: float,  # residual that a solve may leave, as a fraction of the gradient
+    ) -> None:
         self.data, self.ridge, self.decisions, self.fraction = data, ridge, decisions, fraction
         self.sketches, self.joint = Sketches(data, ridge, decisions), False
         self.passes_made = self.rows_read = 0

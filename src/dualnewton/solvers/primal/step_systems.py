@@ -31,21 +31,17 @@ Check = Callable[[], None] | None
 
 
 class System(ABC):
-    """The linear part of a step for x = (w, b): subclasses have the products with Ã, and the factor of a matrix.
-
-    Parameters
-    ----------
-    d : int
-        Number of features.
-    ridge : array of shape (d,) or (d + 1,)
-        λn v_j, and 0 for an intercept.
-    units : array, optional
-        Units of x, if the unit of a margin is one, for entries without a ridge; 1 by default.
-    """
+    """The linear part of a step for x = (w, b): subclasses have the products with Ã, and the factor of a matrix."""
 
     restricts = False  # whether a step may leave examples out
 
-    def __init__(self, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        d: int,  # number of features
+        ridge: np.ndarray,  # (d,) or (d + 1,) λn v_j, and 0 for an intercept
+        # Units of x, if the unit of a margin is one, for entries without a ridge; 1 by default.
+        units: np.ndarray | None = None,
+    ) -> None:
         self.ridge, self.d, self.loose = ridge, d, None
         if not ridge.all():
             self.loose = np.where(ridge > 0.0, 0.0, 1.0 if units is None else units)
@@ -66,9 +62,6 @@ class System(ABC):
     @abstractmethod
     def solved(self, right: np.ndarray) -> np.ndarray:
         """Solve with the factor."""
-
-    def close(self) -> None:  # noqa: B027 (most systems hold none)
-        """Release resources."""
 
     def factorise(self, weights: np.ndarray, *, check: Check = None, single: bool = False) -> bool:
         """Factorise the matrix of a step; return whether that is possible."""
@@ -105,17 +98,19 @@ class System(ABC):
 
 
 class Rows(System):
-    """Ã as one dense matrix.
-
-    Parameters
-    ----------
-    columns : array of shape (d, n) or (d + 1, n)
-        Ãᵀ: the transpose of rows in C order, or for short rows an array in C order, so that scaling the examples is fast.
-    """
+    """Ã as one dense matrix."""
 
     restricts = True
 
-    def __init__(self, columns: np.ndarray, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        # (d, n) or (d + 1, n) Ãᵀ: the transpose of rows in C order, or for short rows an array in C order, so that
+        # scaling the examples is fast.
+        columns: np.ndarray,
+        d: int,
+        ridge: np.ndarray,
+        units: np.ndarray | None = None,
+    ) -> None:
         super().__init__(d, ridge, units)
         self.columns, self.by_rows = columns, len(columns) >= LONG
         self.scaled, self.H = np.empty_like(columns), np.empty((len(ridge), len(ridge)))
@@ -202,26 +197,9 @@ class Passes(System):
         """Return the system of some examples."""
         return Passes(self.data.subset(kept), self.ridge)
 
-    def close(self) -> None:
-        """Release the threads of the data."""
-        self.data.close()
-
 
 class WidePasses(Passes):
-    """Ã by passes over the data, and an n×n matrix, for fewer examples than features.
-
-    Parameters
-    ----------
-    data : Data
-        The data.
-    gram : array of shape (n, n), optional
-        A V⁻¹ Aᵀ for the V to which every ridge is proportional; None if the ridge changes between steps.
-    penalty : array of shape (d,), optional
-        V.
-    most_small : int
-        Most features with a small ridge that have a matrix of their own. A vertex has no more of them than examples, but at an
-        interior point all of several equal features are among them.
-    """
+    """Ã by passes over the data, and an n×n matrix, for fewer examples than features."""
 
     def __init__(
         self,
@@ -229,8 +207,11 @@ class WidePasses(Passes):
         ridge: np.ndarray,
         units: np.ndarray | None = None,
         *,
+        # (n, n) A V⁻¹ Aᵀ for the V to which every ridge is proportional; None if the ridge changes between steps.
         gram: np.ndarray | None,
-        penalty: np.ndarray | None,
+        penalty: np.ndarray | None,  # (d,) V
+        # Most features with a small ridge that have a matrix of their own. A vertex has no more of them than examples,
+        # but at an interior point all of several equal features are among them.
         most_small: int,
     ) -> None:
         super().__init__(data, ridge, units)
@@ -255,17 +236,13 @@ class WidePasses(Passes):
 
 
 class Coordinates(System):
-    """Ã with a row r_j e_j appended for each feature: its curvature is added to the ridge, and the row is never formed.
+    """Ã with a row r_j e_j appended for each feature: its curvature is added to the ridge, and the row is never formed."""
 
-    Parameters
-    ----------
-    system : System
-        The data.
-    sizes : array of shape (d,)
-        r.
-    """
-
-    def __init__(self, system: System, sizes: np.ndarray) -> None:
+    def __init__(
+        self,
+        system: System,
+        sizes: np.ndarray,  # (d,) r
+    ) -> None:
         super().__init__(system.d, system.ridge, system.loose)
         self.system, self.sizes = system, sizes
 
@@ -285,10 +262,6 @@ class Coordinates(System):
     def solved(self, right: np.ndarray) -> np.ndarray:
         return self.system.solved(right)
 
-    def close(self) -> None:
-        """Release the resources of the data."""
-        self.system.close()
-
 
 class Gram:
     """The linear part of a step for fewer examples than features: w = V⁻¹Aᵀβ, x = β, or (β, b) with Σ β_i = 0.
@@ -296,24 +269,19 @@ class Gram:
     With K = A V⁻¹ Aᵀ the margins are Kβ + b, and λnβ + mass = 0 is the condition of balance, for which a step solves
 
         (λn D(weights)⁻¹ + K) Δβ = −(λnβ + mass)/weights − Δb.
-
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-        A.
-    K : array of shape (n, n)
-        A V⁻¹ Aᵀ.
-    v : array of shape (d,), optional
-        The diagonal of V; ones by default.
-    lamn : float
-        λn.
-    intercept : bool
-        Whether b is free.
     """
 
     restricts = False  # x has an entry for each example
 
-    def __init__(self, rows: np.ndarray, K: np.ndarray, v: np.ndarray | None, lamn: float, *, intercept: bool) -> None:
+    def __init__(
+        self,
+        rows: np.ndarray,  # (n, d) A
+        K: np.ndarray,  # (n, n) A V⁻¹ Aᵀ
+        v: np.ndarray | None,  # (d,) diagonal of V; ones by default
+        lamn: float,  # λn
+        *,
+        intercept: bool,  # whether b is free
+    ) -> None:
         self.rows, self.K, self.v, self.lamn, self.n, self.intercept = rows, K, v, lamn, len(rows), intercept
 
     def margins(self, x: np.ndarray) -> np.ndarray:
@@ -397,23 +365,15 @@ class Split:
         S = R_F + B_Fᵀ K⁻¹ B_F,
 
     a sum of positive semidefinite matrices, in which nothing cancels; u = K⁻¹(B_F x_F + B_N R_N⁻¹g_N) and R_N x_N = g_N − B_Nᵀu.
-
-    Parameters
-    ----------
-    rows : matrix of shape (n, d)
-        A.
-    weights : array of shape (n,)
-        The diagonal of W.
-    ridge : array of shape (d,) or (d + 1,)
-        The diagonal of R, and 0 for an intercept.
-    small : array of int
-        F, without the intercept.
-    check : callable
-        Called between large pieces of work; may raise an exception.
     """
 
     def __init__(
-        self, rows: linear.Matrix, weights: np.ndarray, ridge: np.ndarray, small: np.ndarray, check: Check
+        self,
+        rows: linear.Matrix,  # (n, d) A
+        weights: np.ndarray,  # (n,) diagonal of W
+        ridge: np.ndarray,  # (d,) or (d + 1,) diagonal of R, and 0 for an intercept
+        small: np.ndarray,  # F, without the intercept
+        check: Check,  # called between large pieces of work; may raise an exception
     ) -> None:
         d, roots = rows.shape[1], np.sqrt(weights)
         others = np.ones(d, dtype=bool)

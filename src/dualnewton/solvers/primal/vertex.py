@@ -37,18 +37,14 @@ Pair = tuple[np.ndarray, np.ndarray]
 """x and p."""
 
 
-def vertex_near(view: View, x: np.ndarray, p: np.ndarray, curvature: np.ndarray) -> Pair | None:
-    """Return x and p of the vertex; None if the chosen kinks do not determine it.
-
-    Parameters
-    ----------
-    view : View
-        The problem.
-    x, p : arrays
-        The interior point.
-    curvature : array of shape (M, N)
-        D.
-    """
+def vertex_near(
+    view: View,
+    # The interior point.
+    x: np.ndarray,
+    p: np.ndarray,
+    curvature: np.ndarray,  # (M, N) D
+) -> Pair | None:
+    """Return x and p of the vertex; None if the chosen kinks do not determine it."""
     basis = _basis(view, view.c * curvature)
     if basis is None:
         return None

@@ -158,24 +158,21 @@ def expected_gap(v: np.ndarray, slopes: np.ndarray, penalty: Penalty, losses: fl
 class ColumnModel:
     """A model and its current point.
 
-    Parameters
-    ----------
-    A : array or CSR array of shape (m, n)
-        The features.
-    q, slopes : arrays of shape (m,)
-        As above; the slopes at the origin, without the ridge.
-    v : array of shape (m,)
-        The origin o, where the point is at first, within the bounds.
-    constant : float
-        The losses at the origin less slopesᵀo; they matter for the gap alone.
-
     Attributes
     ----------
     sweeps : array of shape (1,)
         How many there were so far.
     """
 
-    def __init__(self, A: linear.Matrix, q: np.ndarray, slopes: np.ndarray, v: np.ndarray, constant: float) -> None:
+    def __init__(
+        self,
+        A: linear.Matrix,  # (m, n) features
+        # (m,) As above; the slopes at the origin, without the ridge.
+        q: np.ndarray,
+        slopes: np.ndarray,
+        v: np.ndarray,  # (m,) origin o, where the point is at first, within the bounds
+        constant: float,  # losses at the origin less slopesᵀo; they matter for the gap alone
+    ) -> None:
         self.A, self.q, self.slopes, self.v, self.constant = A, q, slopes, v.copy(), constant
         self.diagonal, self.origin = np.maximum(linear.squared_norms(A) - np.square(q), 0.0), v
         self.moved, self.along_q, self.sweeps = np.zeros(A.shape[1]), np.zeros(1), np.zeros(1, dtype=np.intp)

@@ -33,33 +33,18 @@ violations of ε times the threshold may leave a gap of 2ε; the gap itself need
 
 
 class FromEntries(Paths):
-    """Models of all features that are not zero.
-
-    Parameters
-    ----------
-    data : Data
-        The rows.
-    y : array of shape (n,)
-        The targets.
-    c : array of shape (F, n)
-        The weights of the rows, for each model.
-    gathering : callable
-        Makes paths with matrices, which go on from the first strength for which sweeps do not suffice.
-    crossovers : Crossovers
-        How many sweeps these are.
-    fit_intercept : bool
-        Whether there is an intercept.
-    """
+    """Models of all features that are not zero."""
 
     def __init__(
         self,
         data: Data,
-        y: np.ndarray,
-        c: np.ndarray,
+        y: np.ndarray,  # (n,) targets
+        c: np.ndarray,  # (F, n) weights of the rows, for each model
+        # Makes paths with matrices, which go on from the first strength for which sweeps do not suffice.
         gathering: Callable[[], Paths],
-        crossovers: Crossovers,
+        crossovers: Crossovers,  # how many sweeps these are
         *,
-        fit_intercept: bool,
+        fit_intercept: bool,  # whether there is an intercept
     ) -> None:
         columns = data.columns(np.arange(data.d))
         self.d, self.features = data.d, np.flatnonzero(linear.squared_norms(columns))  # others stay at zero

@@ -145,35 +145,20 @@ class State:
 
 
 class JointDescent(SharedPasses):
-    """Models that move together: they share the passes, and their features are gathered once.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        They share X, a quadratic loss of K columns and the regulariser, which joins the columns or is ½‖W‖².
-    data : Data
-        The data.
-    starts : sequence of (W, b)
-        Where the models start.
-    tol : float
-        The relative gap that is wanted.
-    compiled : bool
-        Whether kernels may be used.
-    sizes : Sizes
-        Of the working sets.
-    """
+    """Models that move together: they share the passes, and their features are gathered once."""
 
     models: list[State]
 
     def __init__(
         self,
+        # They share X, a quadratic loss of K columns and the regulariser, which joins the columns or is ½‖W‖².
         problems: Sequence[Problem],
         data: Data,
-        starts: Sequence[tuple[np.ndarray, Any]],
+        starts: Sequence[tuple[np.ndarray, Any]],  # where the models start
         *,
-        tol: float,
-        compiled: bool,
-        sizes: Sizes,
+        tol: float,  # relative gap that is wanted
+        compiled: bool,  # whether kernels may be used
+        sizes: Sizes,  # of the working sets
     ) -> None:
         self.data = data
         features = features_of(data, sizes)

@@ -75,31 +75,19 @@ class Columns:
 
 
 class JointPath:
-    """The models for falling strengths.
-
-    Parameters
-    ----------
-    A, T : arrays of shape (n, d) and (n, K)
-        Rows and targets, about their means if there are intercepts, times the roots of the weights.
-    ridges, thresholds : arrays of shape (strengths,)
-        Both fall or stay.
-    tol : float
-        The relative gap of each model.
-    sweep : callable
-        Block coordinate descent (:func:`~dualnewton.solvers.prox.joint_subproblem.sweeps`).
-    is_over : callable
-        Whether to stop; the remaining models are those of the last knot.
-    """
+    """The models for falling strengths."""
 
     def __init__(
         self,
+        # (n, d) and (n, K) Rows and targets, about their means if there are intercepts, times the roots of the weights.
         A: np.ndarray,
         T: np.ndarray,
+        # (strengths,) Both fall or stay.
         ridges: np.ndarray,
         thresholds: np.ndarray,
-        tol: float,
-        sweep: Sweep,
-        is_over: Callable[[], bool],
+        tol: float,  # relative gap of each model
+        sweep: Sweep,  # block coordinate descent (:func:`~dualnewton.solvers.prox.joint_subproblem.sweeps`)
+        is_over: Callable[[], bool],  # whether to stop; the remaining models are those of the last knot
     ) -> None:
         self.A, self.T, self.ridges, self.thresholds, self.tol = A, T, ridges, thresholds, tol
         self.sweep, self.is_over, self.columns = sweep, is_over, Columns(A)

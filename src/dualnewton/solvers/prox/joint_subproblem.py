@@ -142,35 +142,19 @@ def sweep_of(*, compiled: bool) -> Sweep:
 
 
 def minimise(
-    H: np.ndarray,
+    H: np.ndarray,  # (m, m) symmetric, positive semidefinite; the same for each column
+    # (K, m) The start, and the slopes of the smooth part there, without the ridge.
     slopes: np.ndarray,
     W: np.ndarray,
     penalty: JointPenalty,
-    goal: float = 0.0,
-    sweep: Sweep = sweeps,
+    goal: float = 0.0,  # violation that is small enough; rounding sets a limit of its own
+    sweep: Sweep = sweeps,  # :func:`sweeps`, or its compiled twin
+    # When it has passed, the current point is returned, at which the model does not exceed its value at W.
     deadline: Deadline = NEVER,
     *,
-    crossovers: Crossovers = USUAL,
+    crossovers: Crossovers = USUAL,  # tuned numbers of sweeps and Newton steps
 ) -> np.ndarray:
-    """Return the minimiser V of the model, starting at W.
-
-    Parameters
-    ----------
-    H : array of shape (m, m)
-        Symmetric, positive semidefinite; the same for each column.
-    slopes, W : arrays of shape (K, m)
-        The start, and the slopes of the smooth part there, without the ridge.
-    penalty : JointPenalty
-        The rest.
-    goal : float
-        The violation that is small enough; rounding sets a limit of its own.
-    sweep : callable
-        :func:`sweeps`, or its compiled twin.
-    deadline : Deadline
-        When it has passed, the current point is returned, at which the model does not exceed its value at W.
-    crossovers : Crossovers
-        The tuned numbers of sweeps and Newton steps.
-    """
+    """Return the minimiser V of the model, starting at W."""
     goal = reachable(goal, H, feature_norms(slopes), feature_norms(W))
     point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline, crossovers)
     with suppress(OutOfTime):

@@ -46,24 +46,16 @@ class Place:
 
 
 class LeastSquares(Method):
-    """One model that walks to its penalty.
-
-    Parameters
-    ----------
-    problem : Problem
-        With the squared loss and thresholds > 0 for all features; zero is within the bounds.
-    paths : Paths
-        The walk, over the data of the problem.
-    start : (w, intercept)
-        Where the model starts.
-    tol : float
-        The relative gap that is wanted.
-    ladder : float
-        The ratio of the penalties on the way; 0 for none between the start and the wanted one.
-    """
+    """One model that walks to its penalty."""
 
     def __init__(
-        self, problem: Problem, paths: Paths, start: tuple[np.ndarray, Any], *, tol: float, ladder: float
+        self,
+        problem: Problem,  # with the squared loss and thresholds > 0 for all features; zero is within the bounds
+        paths: Paths,  # walk, over the data of the problem
+        start: tuple[np.ndarray, Any],  # where the model starts
+        *,
+        tol: float,  # relative gap that is wanted
+        ladder: float,  # ratio of the penalties on the way; 0 for none between the start and the wanted one
     ) -> None:
         self.problem, self.paths, self.penalty = problem, paths, Penalty.of(problem)
         w = self.penalty.nearest(start[0])

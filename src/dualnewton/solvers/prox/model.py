@@ -153,27 +153,23 @@ class Progress:
 
 
 class Model:
-    """A point that moves a step at a time: :meth:`propose`, a pass over the data at the trial point, :meth:`receive`.
+    """A point that moves a step at a time: :meth:`propose`, a pass over the data at the trial point, :meth:`receive`."""
 
-    Attributes
-    ----------
-    task : Task
-        What is to be solved.
-    place : Place
-        Where the model is; its value is infinite before the first evaluation.
-    trial : Trial or None
-        The point that waits for its evaluation.
-    progress : Progress
-        How the steps so far went.
-    forms_matrices : bool
-        Whether the matrix of the quadratic model is formed; else coordinates are moved by their entries where that is cheaper.
-    """
-
-    def __init__(self, task: Task, w: np.ndarray, b: np.ndarray, *, forms_matrices: bool) -> None:
+    def __init__(
+        self,
+        task: Task,  # what is to be solved
+        w: np.ndarray,
+        b: np.ndarray,
+        *,
+        # Whether the matrix of the quadratic model is formed; else coordinates are moved by their entries where that is
+        # cheaper.
+        forms_matrices: bool,
+    ) -> None:
         self.task, self.forms_matrices, self.progress = task, forms_matrices, Progress()
         w, b = task.penalty.nearest(w.ravel()), np.atleast_1d(b)
+        # Where the model is; its value is infinite before the first evaluation.
         self.place = Place(w, b, math.inf, math.inf, np.zeros(w.size), np.zeros(b.size), np.zeros(0))
-        self.trial: Trial | None = Trial(w, b)
+        self.trial: Trial | None = Trial(w, b)  # point that waits for its evaluation
 
     @property
     def state(self) -> tuple[Place, Trial | None, Progress, bool]:

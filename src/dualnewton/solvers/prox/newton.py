@@ -29,33 +29,17 @@ from dualnewton.solvers.prox.working_set import Features, features_of
 
 
 class Proximal(SharedPasses):
-    """Models that move together: their trial points share the passes, their features are gathered once.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        They share X, loss and regulariser; the latter is separable.
-    data : Data
-        The data.
-    starts : sequence of (w, intercept)
-        Where the models start.
-    tol : float
-        The relative gap that is wanted.
-    compiled : bool
-        Whether kernels may be used.
-    sizes : Sizes
-        Of the working sets.
-    """
+    """Models that move together: their trial points share the passes, their features are gathered once."""
 
     def __init__(
         self,
-        problems: Sequence[Problem],
+        problems: Sequence[Problem],  # they share X, loss and regulariser; the latter is separable
         data: Data,
-        starts: Sequence[tuple[np.ndarray, Any]],
+        starts: Sequence[tuple[np.ndarray, Any]],  # where the models start
         *,
-        tol: float,
-        compiled: bool,
-        sizes: Sizes,
+        tol: float,  # relative gap that is wanted
+        compiled: bool,  # whether kernels may be used
+        sizes: Sizes,  # of the working sets
     ) -> None:
         self.data, self.models = data, []
         once, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])

@@ -28,18 +28,14 @@ class Point(Protocol):
         """Take Newton steps; return whether they ended at the minimum over the coordinates in use, up to rounding."""
 
 
-def reachable(goal: float, H: np.ndarray, slopes: np.ndarray, sizes: np.ndarray) -> float:
-    """Return the goal, or the violation that rounding may leave if that is larger.
-
-    Parameters
-    ----------
-    goal : float
-        The violation that is wanted.
-    H : array of shape (m, m)
-        The Hessian of the model.
-    slopes, sizes : arrays of shape (m,)
-        The norms of the slopes and of the coefficients of each feature.
-    """
+def reachable(
+    goal: float,  # violation that is wanted
+    H: np.ndarray,  # (m, m) Hessian of the model
+    # (m,) The norms of the slopes and of the coefficients of each feature.
+    slopes: np.ndarray,
+    sizes: np.ndarray,
+) -> float:
+    """Return the goal, or the violation that rounding may leave if that is larger."""
     roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
     cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ sizes)
     return max(goal, ROUNDING * float(slopes.max(initial=0.0)), cancelled)

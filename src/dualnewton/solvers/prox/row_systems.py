@@ -57,21 +57,16 @@ class RowSum:
 
 
 class RowSystems:
-    """The walk of F models over dense features on few rows.
+    """The walk of F models over dense features on few rows."""
 
-    Parameters
-    ----------
-    A : array of shape (m, n)
-        The features, one row each, about any origin.
-    c : array of shape (F, n)
-        The weights of the rows.
-    y : array of shape (F, n)
-        The targets, about their means if there is an intercept.
-    fit_intercept : bool
-        Whether there is one.
-    """
-
-    def __init__(self, A: np.ndarray, c: np.ndarray, y: np.ndarray, *, fit_intercept: bool) -> None:
+    def __init__(
+        self,
+        A: np.ndarray,  # (m, n) features, one row each, about any origin
+        c: np.ndarray,  # (F, n) weights of the rows
+        y: np.ndarray,  # (F, n) targets, about their means if there is an intercept
+        *,
+        fit_intercept: bool,  # whether there is one
+    ) -> None:
         self.A, self.c, self.y, self.fit_intercept = A, c, y, fit_intercept
         self.rows = [np.flatnonzero(own) for own in c]
         self.sums = tuple(RowSum(np.zeros(0), np.zeros((own.size, own.size))) for own in self.rows)

@@ -177,43 +177,23 @@ def rounds_of(
 
 
 def minimise(
-    H: np.ndarray,
-    slopes: np.ndarray,
-    w: np.ndarray,
+    H: np.ndarray,  # (m, m) symmetric, positive semidefinite
+    slopes: np.ndarray,  # (m,) of the smooth part at w, without the ridge
+    w: np.ndarray,  # (m,) within the bounds
     penalty: Penalty,
-    goal: float = 0.0,
-    sweep: Sweep = sweeps,
+    goal: float = 0.0,  # violation that is small enough; rounding sets a limit of its own
+    sweep: Sweep = sweeps,  # :func:`sweeps`, or its compiled twin
+    # When it has passed, the current point is returned, at which the model does not exceed its value at w.
     deadline: Deadline = NEVER,
     *,
-    rank: int | None = None,
-    crossovers: Crossovers = USUAL,
+    rank: int | None = None,  # rank of H, or more
+    crossovers: Crossovers = USUAL,  # tuned numbers of sweeps and Newton steps
 ) -> np.ndarray:
     """Return the minimiser v of the model, starting at w.
 
     Where a few rounds are not enough (more features than examples, and a weak penalty) and some coordinate has no threshold, the
     minimum is followed from w on: a threshold is added at which w is the minimum, and reduced step by step, so that few features
     move at a time.
-
-    Parameters
-    ----------
-    H : array of shape (m, m)
-        Symmetric, positive semidefinite.
-    slopes : array of shape (m,)
-        Of the smooth part at w, without the ridge.
-    w : array of shape (m,)
-        Within the bounds.
-    penalty : Penalty
-        The rest.
-    goal : float
-        The violation that is small enough; rounding sets a limit of its own.
-    sweep : callable
-        :func:`sweeps`, or its compiled twin.
-    deadline : Deadline
-        When it has passed, the current point is returned, at which the model does not exceed its value at w.
-    rank : int, optional
-        The rank of H, or more.
-    crossovers : Crossovers
-        The tuned numbers of sweeps and Newton steps.
     """
     goal = reachable(goal, H, np.abs(slopes), np.abs(w))
     point, kinks = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers), penalty.kinks()

@@ -45,32 +45,18 @@ BETWEEN_CHECKS = 1 << 25
 
 
 def walk(
-    H: np.ndarray,
+    H: np.ndarray,  # (F, capacity, capacity) symmetric, positive semidefinite; the first m rows and columns count
+    # (F, m) The linear terms, and points within the bounds.
     along: np.ndarray,
     start: np.ndarray,
-    penalties: Sequence[Penalty],
-    goals: Sequence[float],
+    penalties: Sequence[Penalty],  # from the strongest to the weakest; they differ in ridge and threshold only
+    goals: Sequence[float],  # for each penalty, the violation of the optimality conditions at which a model is done
     *,
-    compiled: bool,
+    compiled: bool,  # whether kernels may be used
+    # Whether to stop; the models of the other penalties stay where those of the last one are.
     is_over: Callable[[], bool] = lambda: False,
 ) -> np.ndarray:
-    """Return the minimisers, an array of shape (penalties, F, m).
-
-    Parameters
-    ----------
-    H : array of shape (F, capacity, capacity)
-        Symmetric, positive semidefinite; the first m rows and columns count.
-    along, start : arrays of shape (F, m)
-        The linear terms, and points within the bounds.
-    penalties : sequence of Penalty
-        From the strongest to the weakest; they differ in ridge and threshold only.
-    goals : sequence of floats
-        For each penalty, the violation of the optimality conditions at which a model is done.
-    compiled : bool
-        Whether kernels may be used.
-    is_over : callable
-        Whether to stop; the models of the other penalties stay where those of the last one are.
-    """
+    """Return the minimisers, an array of shape (penalties, F, m)."""
     rounding = ROUNDING * np.abs(along).max(axis=1, initial=0.0)
     each = np.maximum(np.asarray(goals)[:, None], rounding)
     return (_by_kernel if compiled else _by_active_sets)(H, along, start, penalties, each, is_over)

@@ -70,15 +70,6 @@ class Gathered(Features):
     All rows have one storage, chosen by the share of nonzero entries of all features gathered so far: dense above
     ``sizes.tuning.thin_share``, CSR below. More features may change it; then the rows that are there are converted.
 
-    Parameters
-    ----------
-    data : Data
-        The data.
-    sizes : Sizes
-        Decisions about storage and sizes.
-    shares : array of shape (n,), optional
-        Weights of the examples, whose sum is one: the mean of a feature is subtracted from it.
-
     Attributes
     ----------
     features : integer array
@@ -87,7 +78,13 @@ class Gathered(Features):
         Their means; zeros where none are subtracted.
     """
 
-    def __init__(self, data: Data, sizes: Sizes, shares: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        data: Data,
+        sizes: Sizes,  # decisions about storage and sizes
+        # (n,) Weights of the examples, whose sum is one: the mean of a feature is subtracted from it.
+        shares: np.ndarray | None = None,
+    ) -> None:
         self.data, self.sizes, self.shares, self.means = data, sizes, shares, np.zeros(0)
         self.place, self.features, self.stored = np.full(data.d, -1), np.zeros(0, dtype=np.intp), 0
         self.rows: linear.Matrix = None
