@@ -190,8 +190,9 @@ class Tuning(Crossovers):
     # Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
     used_share: float = 0.25
     column_sweeps: float = 15.0  # coordinate sweeps per proximal Newton step without a matrix
-    # Switching between methods A run changes its method if another is predicted to be cheaper by this factor for the
-    # remaining work; the second for a dual method that would not end within the limit of epochs.
+    # Switching between methods
+    # A run changes its method if another is predicted to be cheaper by this factor for the remaining work; the second
+    # for a dual method that would not end within the limit of epochs.
     switch_margin: float = 1.3
     limit_margin: float = 0.05
     switch_window: int = 2  # least number of steps of the loop over which the speed of the current method is measured
@@ -256,9 +257,10 @@ class Tuning(Crossovers):
     moment_features: int = 256
     # Least number of multiplications of a Gram matrix for which single precision is considered.
     single_products: float = float(1 << 22)
-    # Working sets For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some
-    # features costs more per entry than that of all, all features are used up to this multiple of those whose matrix
-    # costs a pass, and up to this number.
+    # Working sets
+    # For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features
+    # costs more per entry than that of all, all features are used up to this multiple of those whose matrix costs a
+    # pass, and up to this number.
     large_set_factor: float = 3.0
     most_together: int = 2000
     # Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
@@ -279,8 +281,9 @@ class Tuning(Crossovers):
     # entries of X than this share of ``small_entries``.
     wide_walk: int = 32
     wide_walk_share: float = 0.25
-    # Direct solutions Limit on the examples in the linear system that solves a piecewise linear loss; and the relative
-    # gap below which it may cost this multiple of the stage before it.
+    # Direct solutions
+    # Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which
+    # it may cost this multiple of the stage before it.
     kink_system: int = 2000
     late_kink_gap: float = 1e-8
     late_kink_factor: float = 4.0

@@ -26,8 +26,9 @@ class Crossovers:
     # Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps
     # too.
     round_steps: int = 16
-    # Steps on one dense block Interior-point steps on one dense block leave out the examples whose slope is decided, if
-    # at most this share of the rows remains, and if they have so many entries.
+    # Steps on one dense block
+    # Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of
+    # the rows remains, and if they have so many entries.
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
     # Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
