@@ -67,8 +67,8 @@ def targets(*, n=60, d=12, **more):
     return [dn.Problem(X, Y, losses.SquaredOutputs(3), fit_intercept=True, **more)]
 
 
-def with_scale(*, n=50, **more):
-    (problem,) = one(squared, n=n, d=4)
+def with_scale(*, n=50, d=4, **more):
+    (problem,) = one(squared, n=n, d=d)
     y = problem.y + np.where(np.arange(n) % 7 == 0, 10.0, 0.0)
     return [HuberScaleProblem(problem.X, y, **{"lam": 0.01, "fit_intercept": True, **more})]
 
@@ -298,6 +298,7 @@ CASES = [
     Case("joint scale, no joint steps", with_scale, {"tol": 1e-8}, tuned(joint_scale_features=0, one_block_features=0)),
     Case("joint scale from a sample", lambda: with_scale(n=1000), {"tol": 1e-12}, SAMPLED),
     Case("joint scale by rounds", with_scale, {"method": "sdna", "tau": 5, "tol": 1e-8}),
+    Case("joint scale by interior points", lambda: with_scale(n=60, d=50, lam=1e-3), {"tol": 1e-8}),
     Case("joint scale of zero", lambda: with_scale(epsilon=1.0), {"tol": 1e-6}),
     Case("no penalty", lambda: without_penalty(one(logistic, n=200)), {"tol": 1e-10}),
     Case(

@@ -141,3 +141,21 @@ def steps_jointly(n: int, d: int, tuning: Tuning) -> bool:
     With more features than examples the matrix is singular without the penalty, and solving with it takes 20 times as long.
     """
     return d <= (tuning.joint_scale_features if d <= n else tuning.joint_scale_wide_features)
+
+
+def scale_is_small(problem: Problem, tuning: Tuning) -> bool:
+    """Whether the best scale of Huber's regression is expected to be nearly zero: hardly more examples than features.
+
+    A weak penalty then lets the model fit most residuals exactly. With far more features than examples the fit at the scale zero
+    is one on the span of the rows, and cheap.
+    """
+    n, d = problem.n, problem.d
+    few = n / tuning.joint_scale_rows < d <= tuning.joint_scale_rows * n
+    weak = tuning.round_conditioning * problem.lam * n
+    return few and float((problem.c * problem.norms).mean()) >= weak
+
+
+def steps_inside(problem: Problem, tuning: Tuning) -> bool:
+    """Whether interior-point steps of Huber's regression in all variables, its scale included, can factorise a d×d matrix."""
+    able = problem.data.capabilities
+    return able.whole and able.local and problem.d <= min(tuning.largest_matrix, tuning.joint_scale_rows * problem.n)

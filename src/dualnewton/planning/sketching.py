@@ -41,6 +41,10 @@ class Sketching(Decisions):
     def keeps_rows(self, rows: int, features: int) -> bool:
         return rows < features and features > self.costs.tuning.always_square
 
+    def keeps_products(self, multiplied: float) -> bool:
+        """Whether as many products of rows were computed as all rows have: at most half of the work is then in vain."""
+        return self.costs.n <= self.costs.tuning.largest_matrix and multiplied >= float(self.costs.n) ** 2
+
     def considers_single(self, rows: int) -> bool:
         """Whether a Gram matrix of this many rows is large enough to consider single precision, if that is faster.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dualnewton as dn
-from dualnewton.solvers.direct.active_set import Kinks, Matrix, Model
+from dualnewton.solvers.direct.active_set import Columns, Kinks, Matrix, Model
 
 
 def dummies(rng, n, levels):
@@ -60,3 +60,24 @@ def test_dummies_of_all_levels_need_no_proximal_steps(monkeypatch):
     model = dn.LassoCV().fit(X, y)
     assert not taken
     assert model.certificate_.relative_gap <= 1e-4
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_proximal_steps_whose_newton_steps_do_not_end_are_not_followed_by_harder_ones(seed, monkeypatch):
+    rng, steps = np.random.default_rng(seed), []
+    base = rng.standard_normal((80, 150))
+    X = np.hstack([base, base + 1e-3 * rng.standard_normal(base.shape)])  # near-duplicates, a weak penalty
+    y = np.where(X @ rng.standard_normal(300) / np.sqrt(300) + 0.5 * rng.standard_normal(80) > 0, 1.0, -1.0)
+
+    for kind in (Matrix, Columns):
+
+        def counted(self, *parts, own=kind.correction):
+            steps.append(1)
+            return own(self, *parts)
+
+        monkeypatch.setattr(kind, "correction", counted)
+    problem = dn.Problem(
+        X, y, dn.losses.Logistic(), regularizer=dn.regularizers.L1(), lam=1e-4 / len(y), fit_intercept=True
+    )
+    assert dn.solve(problem, tol=1e-4).converged
+    assert len(steps) < 1300  # more than 2000 if κ falls after a proximal step that did not end

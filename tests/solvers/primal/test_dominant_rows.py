@@ -11,7 +11,8 @@ from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import plan, predicted
 from dualnewton.planning.sketching import Sketching, SketchPolicy
-from dualnewton.solvers.primal.curvature import ConjugateGradients, Diagonal
+from dualnewton.solvers.primal import curvature, dominant_rows
+from dualnewton.solvers.primal.curvature import ConjugateGradients, Diagonal, gram_of
 from dualnewton.solvers.primal.sketching import MatrixFree, Sketches
 from tuned import tuned
 
@@ -152,3 +153,32 @@ def test_what_another_look_at_the_same_rows_was_not_worth_is_remembered():
         policy.watch(1.01**-k, 1.0, 1.0)
     policy.wants_another(1.0, 1.0, 1.0)
     assert policy.state.refreshed == 1.0
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_products_of_rows_are_kept_once_they_are_as_many_as_all_rows_have(storage, intercept, monkeypatch):
+    computed = []
+
+    def counted(rows, diagonal):
+        computed.append(rows.shape[0])
+        return gram_of(rows, diagonal)
+
+    for module in (curvature, dominant_rows):
+        monkeypatch.setattr(module, "gram_of", counted)
+    ridge = np.append(RIDGE, 0.0) if intercept else RIDGE
+    sketches, rng = sketches_of(storage(SPARSE.toarray()), ridge), np.random.default_rng(5)
+    rows = np.column_stack([SPARSE.toarray(), np.ones(N)]) if intercept else SPARSE.toarray()
+    g, share = np.append(G, 0.7) if intercept else G, 4
+    for k in range(3 * share**2):
+        weights = np.zeros(N)
+        weights[rng.permutation(N)[: N // share]] = 0.5
+        found = sketches.at(weights, N, rng)
+        assert found.exact
+        if k in (0, 3 * share**2 - 1):
+            expected = np.linalg.solve(hessian(rows, weights, ridge), g)
+            np.testing.assert_allclose(found.solve(g), expected, rtol=1e-8, atol=1e-9)
+    assert computed == [N // share] * share**2 + [N]
+    again = sketches_of(storage(SPARSE.toarray()), ridge)
+    again.restore(sketches.state())
+    np.testing.assert_array_equal(again.at(weights, N, rng).solve(g), found.solve(g))

@@ -16,7 +16,8 @@ ones depend replaces one of them, so that no system is singular.
 
     ψ(p) = ½ pᵀHp + ½ Σ (ridge_j + κ_j) v_j²,       v_j = soft(κ_j center_j − η_j, threshold_j)/(ridge_j + κ_j)
 
-is convex in Hp and least where Hp = Hv. κ falls from step to step, so that few are needed (Li, Sun and Toh 2018).
+is convex in Hp and least where Hp = Hv. κ falls from step to step, so that few are needed (Li, Sun and Toh 2018), as long as
+the Newton steps of a proximal step end.
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ class Model:
         ``exchanged`` coordinates are exchanged one by one before proximal point steps. Callers ignore NumPy's warnings of
         overflow, since the certificate shows whether it has spoilt a step.
         """
-        part, begin, start = FIRST, np.nan, self.v
+        part, least, begin, start = FIRST, LAST, np.nan, self.v
         for _ in range(MOST_PROXIMAL):
             if (self.gram.forms_rows and self._active_sets(is_over)) or self._violation() <= goal or is_over():
                 break
@@ -242,11 +243,14 @@ class Model:
             self._keep_lower(self.v, self.slopes)
             before, center = self.value, self.v
             begin = before if np.isnan(begin) else begin
-            self._proximal(part * self.gram.diagonal, is_over)
+            ended = self._proximal(part * self.gram.diagonal, is_over)
             if 0.0 < part * float(np.square(self.v - center) @ self.gram.diagonal) <= share * (begin - self.value):
                 break
-            part = max(part * FALL, LAST)
-            if part == LAST and self.value > before - ROUNDING * abs(before):
+            if not ended:  # so small a κ takes too many Newton steps: a larger one goes on from here
+                least = min(part / FALL, FIRST)
+            in_vain, last = self.value > before - ROUNDING * abs(before), part
+            part = max(part * FALL, least)
+            if in_vain and part == least and (ended or last == FIRST):
                 break
         return self.v
 
@@ -357,18 +361,21 @@ class Model:
         v[j] = ways.min() * sign
         return _without(entering, falling[ways.argmin()], v)
 
-    def _proximal(self, kappa: np.ndarray, is_over: Callable[[], bool]) -> None:
-        """Move v approximately to the minimum over w of f(w) + ½ Σ κ_j (w_j − v_j)²; f(v) does not increase."""
+    def _proximal(self, kappa: np.ndarray, is_over: Callable[[], bool]) -> bool:
+        """Move v approximately to the minimum over w of f(w) + ½ Σ κ_j (w_j − v_j)²; f(v) does not increase.
+
+        Return whether the Newton steps ended before their limit.
+        """
         center, kinks = kappa * self.v, self.kinks
         total = kinks.ridge + kappa
         inverse = 1.0 / np.where(total > 0.0, total, 1.0)
-        p, eta = self.v, self.slopes
+        p, eta, ended = self.v, self.slopes, False
         v = kinks.shrunk(center - eta) * inverse
         for _ in range(MOST_NEWTON):
             e = v - p
             He = self.gram.times(e)
             size = float(e @ He)
-            if size <= SHARPER**2 * float((v - self.v) ** 2 @ kappa) or size <= 0.0 or is_over():
+            if ended := size <= SHARPER**2 * float((v - self.v) ** 2 @ kappa) or size <= 0.0 or is_over():
                 break
             free = v.nonzero()[0]
             step = e.copy()
@@ -385,3 +392,4 @@ class Model:
                 t *= 0.5
             p, eta, v = p + t * step, eta + t * Hstep, new
         self._keep_lower(v, self.gram.times(v) - self.q)
+        return ended

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from dualnewton.objective.huber_scale import VANISHING, HuberScaleProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.solvers.crossovers import USUAL
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 
@@ -38,9 +38,9 @@ LIFTS = (1e-15, 1e-11, 1e-7, 1e-3)
 """Fractions of its diagonal that are added to the Hessian, in turn, until it has a Cholesky factor: with too few inliers it is
 singular."""
 
-MOST_VANISHING = 12
-"""Number of steps with a vanishing scale after which Newton's method ends, since it is slow there: the search over scales then
-tries the scale zero (``solvers/outer/scale_search.py``)."""
+SLOW = 6
+"""Number of steps without halving the expected gap after which Newton's method ends: where the best scale is nearly zero it takes
+very many, and the search over scales follows interior points instead (``solvers/outer/scale_search.py``)."""
 
 
 class Point(NamedTuple):
@@ -185,11 +185,12 @@ def solve(
         at, steps = objective.started(), 1
         if at is None:
             return Found(np.zeros(problem.d), 0.0, steps, scale=0.0)
-        small, vanishing = VANISHING * float(np.std(objective.y)), 0
-        while steps < most and vanishing < MOST_VANISHING and time.perf_counter() < deadline:
-            if objective.gap(at) <= WELL_BELOW * tol * abs(at.value) or (moved := objective.step(at)) is None:
+        least, slow = math.inf, 0
+        while steps < most and slow < SLOW and time.perf_counter() < deadline:
+            gap = objective.gap(at)
+            if gap <= WELL_BELOW * tol * abs(at.value) or (moved := objective.step(at)) is None:
                 break
-            vanishing += moved.scale < small
+            least, slow = (gap, 0) if gap < HALVED * least else (least, slow + 1)
             at, steps = moved, steps + 1
     b = float(at.x[problem.d]) if problem.fit_intercept else 0.0
     return Found(at.x[: problem.d].copy(), b, steps, scale=at.scale)

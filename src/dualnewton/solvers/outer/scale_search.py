@@ -1,24 +1,31 @@
-"""Huber's regression with a joint scale: fits at a sequence of fixed scales, and Newton's method in all variables."""
+"""Huber's regression with a joint scale: fits at fixed scales, and Newton's method or interior points in all variables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.huber_scale import VANISHING, HuberScaleProblem, JointStep
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.direct import steps_jointly
+from dualnewton.planning.costs import is_small, prepared
+from dualnewton.planning.direct import scale_is_small, steps_inside, steps_jointly
 from dualnewton.planning.facts import Facts
+from dualnewton.planning.interior import in_single
 from dualnewton.planning.plan import Plan
+from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.primal.samples import represents
 from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
+
+if TYPE_CHECKING:
+    from dualnewton.solvers.primal.scale_steps import ScalePoint, ScaleTerms
 
 FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 """Inner tolerance of the fit at one scale, as a fraction of the joint gap; the factor on it after a fit that has not halved the
@@ -45,8 +52,13 @@ RESIDUALS = 1e-15
 STEP_EPOCHS = 1.0
 """Work of a step of Newton's method, in epochs."""
 
+NEAR = 10.0
+"""Without a penalty a certificate takes several d×d matrices: interior points are certified from an expected gap of this multiple
+of the tolerance on."""
+
 SLOW, SHORTENED = 9, 3
-"""Newton steps without halving the gap, after which a fit at one scale follows; a shortened step counts as several."""
+"""Newton steps without halving the gap, after which interior points or a fit at one scale follow; a shortened step counts as
+several."""
 
 PATIENCE = 10
 """Consecutive points without a smaller gap after which the model is stuck."""
@@ -71,15 +83,19 @@ class ScaleState:
     fraction: float = FRACTION  # the inner tolerance of the next fit, as a fraction of the joint gap
     plan: Plan | None = None  # of the last fit
     sample: int = 0  # rows of the sample whose solution is the start
+    inside: ScalePoint | None = None  # the last interior point; None before the first and after the last
+    insides: int = 0  # interior-point steps
 
 
 class ScaleSearch(OuterMethod):
     """A model with its scale.
 
     Each step is a step of the run at a fixed scale or, after the first such fit and if the features are few enough, a step of
-    Newton's method in all variables. Both give points of the joint objective. At the optimum, the best scale for the residuals of
-    a fit equals the scale of the fit: the next scale is the zero of the line through the last two differences. The sign of a
-    difference shows on which side the optimum lies, so every fit narrows a bracket.
+    Newton's method in all variables. Where the best scale is nearly zero, by the numbers of examples and features or because
+    these steps turn out to be slow, interior points are followed instead (``solvers/primal/scale_steps.py``), once. All give
+    points of the joint objective. At the optimum, the best scale for the residuals of a fit equals the scale of the fit: the next
+    scale is the zero of the line through the last two differences. The sign of a difference shows on which side the optimum lies,
+    so every fit narrows a bracket.
     """
 
     def __init__(self, starts: Sequence[tuple[HuberScaleProblem, CertifiedPair]], request: Request, runs: Any) -> None:
@@ -123,6 +139,8 @@ class ScaleSearch(OuterMethod):
         known = self.known
         if self.inner is None and known.fits == 0 and (started := self._solve_sample(rng, deadline)):
             return started
+        if self.inner is None and self._steps_inside():
+            return self._step_inside(deadline)
         if self.inner is None:
             moved = self._newton_step()
             if moved is not None:
@@ -176,6 +194,50 @@ class ScaleSearch(OuterMethod):
             return None
         return self.problem.stepped(here.w, here.intercept, here.scale)
 
+    def _steps_inside(self) -> bool:
+        """Whether the next step is an interior-point step: they begin where the best scale is expected to be nearly zero."""
+        known, unit, tuning = self.known, self.problem.unit, self.request.tuning
+        if known.inside is not None:
+            return True
+        if known.insides or self.request.method != "auto" or known.scales.scale == 0.0:
+            return False
+        # A cold start with a model is what the direct solver has found, which is Newton's method.
+        slow = known.slow >= SLOW or (self.request.cold and known.fits == 0 and known.here.w.any())
+        few = not known.here.w.any() and scale_is_small(unit, tuning)
+        return (few or slow or known.scales.falls >= FALLS) and steps_inside(unit, tuning)
+
+    @cached_property
+    def _terms(self) -> ScaleTerms:
+        """The examples in the form of the interior-point method."""
+        from dualnewton.solvers.primal.scale_steps import ScaleTerms  # loads scipy.linalg
+        from dualnewton.solvers.primal.step_systems import Passes
+
+        unit, tuning = self.problem.unit, self.request.tuning
+        data = prepared(unit.data, compiled=not is_small(tuning, unit.n, unit.d), tuning=tuning)
+        ridge = np.append(np.full(unit.d, self.problem.lam * unit.n), np.zeros(1 if unit.fit_intercept else 0))
+        return ScaleTerms(Passes(data, ridge), unit.y, unit.c, self.problem.epsilon)
+
+    def _step_inside(self, deadline: float) -> float:
+        """Take an interior-point step; after the last one Newton's method goes on from the best point."""
+        known, check, terms = self.known, Deadline(deadline).check, self._terms
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+            try:
+                before = known.inside or terms.started(single=in_single(self.problem.unit, self.request.tuning))
+                at = None if before is None else terms.step(before, check)
+            except OutOfTime:
+                return STEP_EPOCHS
+            gap = math.nan if at is None else terms.gap(at)
+        at, last = (at, at) if math.isfinite(gap) else (None, known.inside)
+        enough = NEAR * self.request.tol * self.problem.n * known.best.certificate.primal
+        offers = last is not None and (at is None or self.problem.lam > 0.0 or gap <= enough)
+        moved = terms.model(last) if last is not None and offers else None
+        self.known = replace(known, inside=at, moved=moved, insides=known.insides + 1, fits=max(known.fits, 1), slow=0)
+        return STEP_EPOCHS
+
+    def unfinished(self, k: int) -> WholePoint | None:
+        at = self.known.inside
+        return super().unfinished(k) if at is None else WholePoint(dict(zip(MODEL, self._terms.model(at), strict=True)))
+
     def inner_task(self) -> tuple[list[Problem], Request]:
         scale, certificate = self.known.scales.scale, self.known.best.certificate
         tol = max(self.known.fraction * min(certificate.relative_gap, 1.0), FINEST)
@@ -213,7 +275,8 @@ class ScaleSearch(OuterMethod):
         slow = 0 if halved or fitted else known.slow
         # Without a penalty there may be no feasible dual point yet: then a decrease of P counts as progress.
         falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
-        stalled = 0 if falls or after.gap < before.gap else known.stalled + 1
+        # The first interior points may have a larger gap than the point from which other methods were slow.
+        stalled = 0 if falls or after.gap < before.gap else known.stalled + (known.inside is None)
         known = replace(known, best=best, here=here, scales=scales, moved=None)
         self.known = replace(known, fraction=fraction, slow=slow, stalled=stalled)
         if self.is_over:
@@ -224,10 +287,14 @@ class ScaleSearch(OuterMethod):
 
     def reported(self, plan: Plan) -> Plan:
         known = self.known
-        if known.plan is None:
+        if known.plan is None and not known.insides:
             return plan
+        inside = f"{known.insides} interior-point steps and " if known.insides else ""
+        if known.plan is None:
+            done = f"a joint scale by {inside}{known.steps} steps of Newton's method, in all variables"
+            return Plan("interior", self.problem.unit.n, done)
         start = f"a sample of {known.sample} rows, {known.fits - 1}" if known.sample else str(known.fits)
-        done = f"a joint scale by {start} fits and {known.steps} steps of Newton's method"
+        done = f"a joint scale by {start} fits, {inside}{known.steps} steps of Newton's method"
         return replace(known.plan, reason=f"{done}; in the last fit: {known.plan.reason}")
 
 

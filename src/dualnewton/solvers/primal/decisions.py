@@ -72,6 +72,9 @@ class Decisions(Protocol):
     def keeps_rows(self, rows: int, features: int) -> bool:
         """Whether the curvature of ``rows`` rows is stored as these rows instead of a d×d matrix."""
 
+    def keeps_products(self, multiplied: float) -> bool:
+        """Whether the products of all rows are computed and kept, after this many products of two rows."""
+
     def considers_single(self, rows: int) -> bool:
         """Whether a Gram matrix of this many rows is large enough to consider single precision."""
 

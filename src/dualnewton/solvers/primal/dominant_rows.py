@@ -15,6 +15,7 @@ import numpy as np
 
 from dualnewton.matrix import Data, count_active, linear
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature, Woodbury, gram_of
+from dualnewton.solvers.primal.decisions import Decisions
 
 FEW = 256
 """Number of sampled rows from which the mean curvature of the remaining rows is estimated."""
@@ -30,8 +31,12 @@ class DominantRows:
         self,
         data: Data,
         ridge: np.ndarray,  # (d,) or (d + 1,) penalties; with one more entry if there is an intercept
+        decisions: Decisions,  # choose whether the products of all rows are kept
     ) -> None:
-        self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
+        self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
+        # Products of two rows in the exact curvatures so far. Once these are as many as all rows have, those are computed and
+        # kept: the classes of a one-vs-rest model have other active rows, and each of them has others from step to step.
+        self.multiplied = 0.0
 
     @cached_property
     def _norms(self) -> np.ndarray:
@@ -43,13 +48,22 @@ class DominantRows:
         scale = ridge if data.n < data.d else ridge + np.square(data.feature_norms)
         return data.row_scores(1.0 / scale)
 
+    @cached_property
+    def _products(self) -> np.ndarray:
+        """A D(ridge)⁻¹ Aᵀ of all rows."""
+        return gram_of(self.data.rows(slice(None)), self.ridge[: self.data.d])
+
     def at(self, weights: np.ndarray, size: int) -> Curvature:
         """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows, exact if no more have a positive weight."""
         data, ridge = self.data, self.ridge[: self.data.d]
         if count_active(weights) <= size:
             chosen = data.active(weights)
-            rows, own = data.rows(chosen), data.entries(weights, chosen)
-            return Woodbury(rows, own, ridge, intercept=self.intercept, exact=True, chosen=chosen).placed(data)
+            rows, own, gram = data.rows(chosen), data.entries(weights, chosen), None
+            if self.decisions.keeps_products(self.multiplied) and data.capabilities.whole and data.capabilities.local:
+                gram = self._products.take(chosen, axis=0).take(chosen, axis=1)
+            else:
+                self.multiplied += float(chosen.size) ** 2
+            return Woodbury(rows, own, ridge, gram, intercept=self.intercept, exact=True, chosen=chosen).placed(data)
         chosen, some = data.dominant(weights, self._norms, size, FEW if data.n < data.d else 0)
         rows, own, gram = data.rows(chosen), data.entries(weights, chosen), None
         if some is not None:

@@ -187,6 +187,7 @@ class SketchesState:
     scored: bool
     scores: np.ndarray | None
     kept: Sum | None
+    multiplied: float = 0.0  # products of two rows in exact curvatures of fewer rows than features
 
 
 class Sketches(Products):
@@ -215,17 +216,18 @@ class Sketches(Products):
             if in_pieces
             else None
         )
-        self.dominant = DominantRows(data, ridge)
+        self.dominant = DominantRows(data, ridge, decisions)
         self.scores: np.ndarray | None = None
         self.scored = False
 
     def state(self) -> SketchesState:
-        """Return the leverages and the last sum over all rows."""
-        return SketchesState(self.scored, self.scores, None if self.kept is None else self.kept.last)
+        """Return the leverages, the last sum over all rows, and the number of products of rows."""
+        kept = None if self.kept is None else self.kept.last
+        return SketchesState(self.scored, self.scores, kept, self.dominant.multiplied)
 
     def restore(self, state: SketchesState) -> None:
         """Restore this state."""
-        self.scored, self.scores = state.scored, state.scores
+        self.scored, self.scores, self.dominant.multiplied = state.scored, state.scores, state.multiplied
         if self.kept is not None:
             self.kept.last = state.kept
 
