@@ -64,7 +64,7 @@ class JointPenalty(NamedTuple):
 
     def only(self, features: np.ndarray) -> JointPenalty:
         """Return the part of some features."""
-        return JointPenalty(self.ridge[features], self.threshold[features])
+        return JointPenalty(self.ridge.take(features), self.threshold.take(features))
 
     def value(self, V: np.ndarray) -> float:
         """Return the sum."""
