@@ -162,9 +162,9 @@ class DualSums:
             pairs = zip(group.problems, group.each(bar), group.each(self._again()), strict=True)
             factors = [problem.reach(own, again) for problem, own, again in pairs]
             if factors.count(1.0) < len(factors):
-                sizes = None if sizes is None else sizes.times(factors[0] if group.M == 1 else np.array(factors))
-                factors *= group.K
-                alpha, bar = group.per_row(factors, alpha) * alpha, group.per_feature(factors) * bar
+                scale: Any = factors[0] if group.M == 1 else np.array(factors)
+                sizes, by_row = None if sizes is None else sizes.times(scale), scale if group.M == 1 else scale[:, None]
+                alpha, bar = by_row * alpha, by_row * bar
         terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept, sizes=sizes)
         if group.M == 1:
             return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]

@@ -124,7 +124,7 @@ class Problem:
             "offset": None if self.offset is None else self.dual_point(data.adopted("offset", self.offset), "offset"),
             "fit_intercept": bool(self.fit_intercept),
         }
-        vars(self).update(checked)  # the class is frozen
+        vars(self).update(checked, row_vectors=RowVectors(y, checked["sample_weight"], checked["offset"]))  # frozen
 
     def __repr__(self) -> str:
         extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]

@@ -128,8 +128,7 @@ def minimum(
             norms, beyond, u = norms.take(free), beyond.take(free), u.take(free, axis=1)
         if (nonzero := np.count_nonzero(own)) < own.size:
             curvature = (bound + penalty.ridge).take(free)
-            length = beyond / np.where(curvature > 0.0, curvature, np.inf)
-            first = u * (length / norms)
+            first = u * (beyond / np.where(curvature > 0.0, curvature, np.inf) / norms)
             own = np.where(own != 0.0, own, first) if nonzero else first
         step = newton_step(square, right, own, part, crossovers)
         for whole in (True, False):
@@ -138,7 +137,7 @@ def minimum(
             if free.size < len(H):
                 V = np.zeros(q.shape)
                 V[:, free] = new
-            left = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
+            left = float(np.maximum.reduce(penalty.violations(V, slopes, lengths := feature_norms(V)), initial=0.0))
             if left < 0.5 * largest:
                 break
         in_vain = 0 if left < 0.5 * least else in_vain + 1
@@ -148,7 +147,7 @@ def minimum(
         if left <= goal.violation or time.perf_counter() > deadline:
             return best, left <= goal.violation
         if left <= goal.close:
-            value, gap = penalty.value_and_gap(V, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
+            value, gap = penalty.value_and_gap(V, lengths, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
             if gap <= goal.gap * value:
                 return V, True
     best, done = by_proximal_points(H, q, best, penalty, goal.violation, deadline, crossovers)

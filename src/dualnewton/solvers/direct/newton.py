@@ -145,8 +145,9 @@ def _least_squares(
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
         way = solved(factor, at.gradient)
         end = at.value - 0.5 * (at.gradient @ way)
+        moved, shares = float(np.square(way).dot(diagonal)), 2.0 * float(diagonal.dot(risk.halves))
         # The whole step, unless its rounding errors are too large.
-        if is_exact(way[None], diagonal, risk.ridge[None, : problem.d], WELL_BELOW * tol * end):
+        if is_exact(moved, shares, float(diagonal[-1]) if risk.free else 0.0, WELL_BELOW * tol * float(end)):
             return Found(*risk.model(at.x - way), 1)
     else:
         x = risk.vector(*start)

@@ -247,7 +247,8 @@ class Risk:
         if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
             rows = self.rows if self.rows.dtype == kind else self.multiplied[0]
             square = (rows.T @ rows).astype(np.float64, copy=False)
-            square *= weights[0]
+            if weights[0] != 1.0:
+                square *= weights[0]
         else:
             square = self._scaled(np.sqrt(weights), kind)
             square = (square.T @ square).astype(np.float64, copy=False)
