@@ -194,3 +194,18 @@ def test_the_best_constant_is_the_best_intercept_without_features(loss):
         for c in (None, weights):
             wanted = loss.best_intercept(np.zeros(30), labels, c)
             assert loss.best_constant(labels, c) == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_a_rough_fit_has_the_slopes_and_curvatures_of_the_losses_at_its_margins(loss):
+    """The value is that of the best constant. The gamma loss has the curvature of labels that equal their mean, which is one."""
+    rng = np.random.default_rng(5)
+    y, weights = rng.poisson(3.0, 40) + 0.5 * (loss.power == 2.0), rng.uniform(0.0, 2.0, 40)
+    for c in (None, weights):
+        z, slopes, curvature, value = loss.rough_fit(y, c)
+        np.testing.assert_allclose(slopes, loss.derivative(z, y), rtol=1e-12, atol=1e-12)
+        labels = np.exp(z) if loss.power == 2.0 else y
+        np.testing.assert_allclose(curvature, loss.second_derivative(z, labels), rtol=1e-12)
+        constant = loss.value(np.full(40, loss.best_constant(y, c)), y)
+        assert value == pytest.approx(constant.sum() if c is None else c @ constant, rel=1e-12)
+    assert loss.rough_fit(0.0 * y, None) is None

@@ -345,6 +345,10 @@ class Loss(RoundingErrors):
         shape = (y.shape[0],) if self.columns == 1 else (y.shape[0], self.columns)
         return self.best_intercept(np.zeros(shape), y, weights)
 
+    def rough_fit(self, y: np.ndarray, weights: np.ndarray | None) -> RoughFit | None:
+        """Return quadratic models of the losses, at whose minimum a fit without a start begins; None if it begins at w = 0."""
+        return None
+
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""
         total = 0.0
@@ -382,6 +386,16 @@ def _intercept_sums(z: np.ndarray, y: np.ndarray, c: np.ndarray | None, loss: Lo
             first, second = c[rows] * first, c[rows] * second
         value, curvature, terms = value + first.sum(), curvature + second.sum(), terms + np.abs(first).sum()
     return value, curvature, terms
+
+
+class RoughFit(NamedTuple):
+    """Quadratic models of the losses of all examples, computed from their labels; their curvature is about that of a good fit."""
+
+    # (n,) Margins, and φ′ and a curvature at them.
+    margins: np.ndarray
+    slopes: np.ndarray
+    curvature: np.ndarray
+    value: float  # Σ c_i φ_i at the best constant margin
 
 
 class Margin(Loss):

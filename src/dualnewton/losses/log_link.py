@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualnewton.losses.base import Loss
+from dualnewton.losses.base import Loss, RoughFit
 from dualnewton.losses.rounding import Sizes
 from dualnewton.row_arrays import RowArray, blocks
 from dualnewton.validation import Array, between
@@ -50,6 +50,9 @@ class LogLink(Loss):
 
     power: float
     """p."""
+
+    label_share: ClassVar[float] = 0.5
+    """Share of the label, the rest being the mean of all labels, in the mean from which :meth:`rough_fit` begins."""
 
     def exponentials(self, sizes: Sizes) -> float:
         """Bound Σ c_i (e^{(2−p)z_i} + y_i e^{−(p−1)z_i}), the exponentials in φ and in its derivatives, for one sum Σ c_i φ_i."""
@@ -91,8 +94,28 @@ class LogLink(Loss):
 
     def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Return the logarithm of the mean label; where that is no number, what :meth:`best_intercept` returns."""
-        mean = float(y.mean() if weights is None else weights @ y / weights.sum())
+        mean = _mean(y, weights)
         return math.log(mean) if 0.0 < mean < math.inf else super().best_constant(y, weights)
+
+    def rough_fit(self, y: np.ndarray, weights: np.ndarray | None) -> RoughFit | None:
+        """Return the models at means m_i between ȳ and y_i, where iteratively reweighted least squares usually begin.
+
+        φ″ = m^{1−p}((2 − p)m + (p − 1)y). For the gamma loss it is nearly zero where y is small, and the mean of φ″ over labels
+        of mean m, which is one, takes its place.
+        """
+        mean, p = _mean(y, weights), self.power
+        if not 0.0 < mean < math.inf:
+            return None
+        m = mean + self.label_share * (y - mean)
+        z = np.log(m)
+        factor = 1.0 if p == 1.0 else np.exp((1.0 - p) * z)
+        curvature = m if p == 1.0 else np.ones(z.shape) if p == 2.0 else factor * ((2.0 - p) * m + (p - 1.0) * y)
+        at_mean = float(self.value(np.array([math.log(mean)]), np.array([mean]))[0])  # φ is an affine function of y
+        return RoughFit(z, factor * (m - y), curvature, at_mean * (len(y) if weights is None else float(weights.sum())))
+
+
+def _mean(y: RowArray, weights: RowArray | None) -> float:
+    return float(y.mean() if weights is None else weights @ y / weights.sum())
 
 
 def _log_sum(exponents: RowArray, factors: RowArray | None) -> float:
@@ -120,6 +143,7 @@ class Poisson(LogLink):
     """
 
     power = 1.0
+    equal_at_zero = True
     dual_curvature = 8.0 / 3.0  # φ*″(u) = 1/(u + y), where u + y ≥ (3/8)m
 
     def value(self, z: Array, y: Array) -> Array:
@@ -170,6 +194,7 @@ class Gamma(LogLink):
 
     label_domain: ClassVar[str] = "finite numbers > 0"
     power = 2.0
+    label_share = 0.25  # single labels may be far from their mean, the more the larger p is
 
     def valid_labels(self, y: Array) -> Array:
         return np.isfinite(y) & (y > 0.0)

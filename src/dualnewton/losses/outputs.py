@@ -100,8 +100,8 @@ class SquaredOutputs(Loss):
 
     def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray | None, *, error: float) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
-        sums = np.abs(sizes.sums) + error * sizes.absolute
-        size = math.sqrt(float(sums @ sums))
+        each = zip(sizes.sums.tolist(), sizes.absolute.tolist(), strict=True)
+        size = math.hypot(*(abs(total) + error * absolute for total, absolute in each))
         return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), size
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -444,11 +444,16 @@ def profile_of(X: Any) -> Profile:
     """Count rows, columns, stored entries and their pairs."""
     n, d = X.shape
     if not linear.is_sparse(X):
-        return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
+        return _dense_profile(n, d, X.dtype.itemsize)
     lengths = np.diff(X.indptr).astype(float)
     # No product of vectors: of long ones it would start the threads of BLAS.
     pairs = 0.5 * float(np.square(lengths).sum())
     return Profile(n, d, int(X.nnz), pairs, True, X.dtype.itemsize)
+
+
+@lru_cache
+def _dense_profile(n: int, d: int, itemsize: int) -> Profile:
+    return Profile(n, d, n * d, 0.5 * n * d * d, False, itemsize)
 
 
 def _bordered(H: np.ndarray, border: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:

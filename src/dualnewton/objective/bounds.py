@@ -130,11 +130,11 @@ class DualSums:
         """Return t of each column, at most 1 in absolute value for a direction; none if α is balanced."""
         group, found, absolute = self.group, self.masses, list[float]()
         if self.direction is None:
-            absolute = group.numbers(self.sizes.absolute)
-            if all(abs(mass) <= BALANCED * size for mass, size in zip(found, absolute, strict=True)):
-                return []
-            weight = float(group.first.c.sum())
-            return [mass / weight for mass in found]
+            for mass, size in zip(found, group.numbers(self.sizes.absolute), strict=True):
+                if not abs(mass) <= BALANCED * size:
+                    weight = float(group.first.c.sum())
+                    return [each / weight for each in found]
+            return []
         available = group.numbers(self.sums[self._place(1)])
         for k, mass in enumerate(found):
             size = abs(mass)
@@ -149,11 +149,12 @@ class DualSums:
     def bounds(self) -> list[Bound]:
         """Balance α along the direction, scale it into the domain of g*, and return D of each problem."""
         group, first, alpha, bar, sizes = self.group, self.group.first, self.alpha, self.bar, None
-        if self._balances and (steps := self._steps()):
-            self.steps = steps
+        if balances := self._balances:
+            self.steps = self._steps()
+        if steps := self.steps:
             bar = self.balanced_bar = bar - group.per_feature(steps) * self._along()
             alpha = alpha - group.per_row(steps, alpha) * (1.0 if self.direction is None else self.direction)
-        elif first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
+        elif not balances and first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
             return [Bound(-np.inf, alpha, bar, self.sizes)]  # without the conjugates, which take about a pass
         else:
             sizes = vars(self).get("sizes")
@@ -161,9 +162,9 @@ class DualSums:
             pairs = zip(group.problems, group.each(bar), group.each(self._again()), strict=True)
             factors = [problem.reach(own, again) for problem, own, again in pairs]
             if factors.count(1.0) < len(factors):
-                sizes = None if sizes is None else sizes.times(factors[0] if group.M == 1 else np.array(factors))
-                factors *= group.K
-                alpha, bar = group.per_row(factors, alpha) * alpha, group.per_feature(factors) * bar
+                scale: Any = factors[0] if group.M == 1 else np.array(factors)
+                sizes, by_row = None if sizes is None else sizes.times(scale), scale if group.M == 1 else scale[:, None]
+                alpha, bar = by_row * alpha, by_row * bar
         terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept, sizes=sizes)
         if group.M == 1:
             return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]
@@ -252,14 +253,12 @@ class PrimalPoints:
 
     def _factors(self, rows: Sequence[RowVectors], kept: np.ndarray) -> np.ndarray:
         """Return the columns that are multiplied by Aᵀ: those that are kept, with weights, and their thirds."""
-        if not any(form.thirds or own.c is not None for form, own in zip(self.forms, rows, strict=True)):
-            return kept.T
-        factors, first = [], 0
+        factors, first, same = [], 0, True
         for form, own in zip(self.forms, rows, strict=True):
-            last = first + _kept_columns(form)
-            factors.append(sum_columns(own, kept[first:last].T, thirds=form.thirds))
+            last, same = first + _kept_columns(form), same and own.c is None and not form.thirds
+            factors.append(kept[first:last].T if same else sum_columns(own, kept[first:last].T, thirds=form.thirds))
             first = last
-        return _side_by_side(factors)
+        return kept.T if same else _side_by_side(factors)
 
 
 def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarray) -> float:
@@ -347,7 +346,7 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    alike = len({problem.columns for problem in problems}) == 1
+    alike = len(problems) == 1 or len({problem.columns for problem in problems}) == 1
     b = np.array(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
     vectors, groups = [problem.row_vectors for problem in problems], groups or groups_of(problems)
     points = PrimalPoints(problems, groups)

@@ -31,15 +31,16 @@ class Group:
     def __init__(self, problems: Sequence[Problem]) -> None:
         first, M = problems[0], len(problems)
         self.problems, self.first, self.M, self.K = problems, first, M, first.columns
-        self.scale: Any = first.lam * first.n if M == 1 else np.array([each.lam * each.n for each in problems])[:, None]
+        if M == 1:
+            self.scale: Any = first.lam * first.n
+            vars(self)["rows"] = first.row_vectors
+        else:
+            self.scale = np.array([each.lam * each.n for each in problems])[:, None]
 
     @cached_property
     def rows(self) -> RowVectors:
         """Labels, weights and offsets; the labels of M problems have the shape (M, n)."""
-        first = self.first
-        if self.M == 1:
-            return first.row_vectors
-        return RowVectors(stacked([each.y for each in self.problems]), first.sample_weight)
+        return RowVectors(stacked([each.y for each in self.problems]), self.first.sample_weight)
 
     def each(self, arrays: Any) -> Any:
         """Return the part of each problem, of an array with a row per problem if there are several."""

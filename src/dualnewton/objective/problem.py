@@ -124,7 +124,7 @@ class Problem:
             "offset": None if self.offset is None else self.dual_point(data.adopted("offset", self.offset), "offset"),
             "fit_intercept": bool(self.fit_intercept),
         }
-        vars(self).update(checked)  # the class is frozen
+        vars(self).update(checked, row_vectors=RowVectors(y, checked["sample_weight"], checked["offset"]))  # frozen
 
     def __repr__(self) -> str:
         extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]
@@ -238,8 +238,10 @@ class Problem:
 
     def is_unbalanced(self, sizes: row_sums.DualSizes) -> bool:
         """Whether Σ c_i α_i = 0 fails beyond rounding, so that α is no dual point of a problem with an intercept."""
-        far = abs(sizes.sums) > _FEASIBLE * sizes.absolute
-        return bool(far if self.columns == 1 else np.count_nonzero(far))
+        if self.columns == 1:
+            return bool(abs(sizes.sums) > _FEASIBLE * sizes.absolute)
+        each = zip(sizes.sums.tolist(), sizes.absolute.tolist(), strict=True)
+        return any(abs(total) > _FEASIBLE * size for total, size in each)
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each example by c_i."""

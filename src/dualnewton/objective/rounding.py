@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from dualnewton.objective.alike import like
 from dualnewton.objective.groups import Group
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 from dualnewton.row_arrays import SUMMED, additions
+from dualnewton.validation import frozen
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -268,10 +270,9 @@ class _Analysis:
         penalty_error = own.terms + products + (problem.columns + 4) * DOUBLE
         known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
-            features = np.full(problem.d, self.norm) if self.features is None else self.features
-            return known + (gauge(problem, moves / (lam * n) * features) + roundoff.feasible) * max(
-                dual + sizes.below / n, 0.0
-            )
+            size, features = moves / (lam * n), self.features
+            errors = (size * self.norm) * _ones(problem.d) if features is None else size * features
+            return known + (gauge(problem, errors) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
         size = moves * self.norm / (lam * n)
         known += moves * self.along / n + 0.5 * lam * size * size
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
@@ -330,6 +331,11 @@ def sums_in_parts(problem: Problem, alpha: Any, roundoff: Roundoff) -> float:
     if not roundoff.in_parts:
         return plain
     return min(plain, 3.0 * roundoff.gamma(max(problem.data.additions, additions(alpha)) + 8))
+
+
+@lru_cache
+def _ones(count: int) -> np.ndarray:
+    return frozen(np.ones(count))
 
 
 def gauge(problem: Problem, r: np.ndarray) -> float:

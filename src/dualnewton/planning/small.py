@@ -407,14 +407,8 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
-    for name, family in FAMILIES.items():
-        if scheme not in family.schemes or not asked or method not in ("auto", family.method):
-            continue
-        suited = not sparse if family.dense is None else one_block if family.dense else sparse
-        if not suited or (family.automatic and method != "auto"):
-            continue
-        if family.alone and models > 1 and _share_hessian(problem):
-            continue
+    several = models > 1 and _share_hessian(problem)
+    for name, family in _candidates(scheme, method, one_block, sparse, several) if asked else ():
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
@@ -425,6 +419,25 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
                 plan = replace(plan, cost=family.cost(problem, tuning))
             return plan if family.completed is None else family.completed(plan, problem, tuning)
     return wide_plan(problem, method, tau, models, tuning)
+
+
+@lru_cache
+def _candidates(
+    scheme: str | None, method: str, one_block: bool, sparse: bool, several: bool
+) -> tuple[tuple[str, Family], ...]:
+    """Return the families, with their names, of a scheme and a method, for data that fit into one block, or are sparse.
+
+    ``several`` says that several models share one Hessian.
+    """
+    return tuple(
+        (name, family)
+        for name, family in FAMILIES.items()
+        if scheme in family.schemes
+        and method in ("auto", family.method)
+        and (not sparse if family.dense is None else one_block if family.dense else sparse)
+        and not (family.automatic and method != "auto")
+        and not (family.alone and several)
+    )
 
 
 @lru_cache

@@ -9,6 +9,7 @@ import sklearn.linear_model as skl
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import joint
 from dualnewton.solvers.direct.block import Block
@@ -206,7 +207,7 @@ def test_the_gap_of_a_model_is_that_of_its_problem():
         rows.gather(np.arange(problem.d))
         W = np.random.default_rng(0).standard_normal((3, problem.d))
         loss, slopes = rows.evaluate(W.T)
-        found = JointPenalty.of(problem).value_and_gap(W, slopes, loss)
+        found = JointPenalty.of(problem).value_and_gap(W, feature_norms(W), slopes, loss)
         np.testing.assert_allclose(found, joint.value_and_gap(problem, W, loss, slopes), rtol=1e-10)
 
 

@@ -12,6 +12,7 @@ with all outputs of these take several times as long as the compiled coordinate 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -115,25 +116,28 @@ def minimum(
     """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; and whether it meets the
     goal by Newton steps. Where these do not, other steps follow only if ``persists``.
     """
-    bound, q = H.diagonal(), V @ H - slopes
-    constant = goal.losses - 0.5 * float(np.vdot(V, slopes - q))
+    bound, q, constant, largest = H.diagonal(), -slopes, goal.losses, math.nan
     best, least, in_vain = V, np.inf, 0
-    largest = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
+    if np.count_nonzero(V):
+        q = V @ H - slopes
+        constant -= 0.5 * float(np.vdot(V, slopes - q))
+        largest = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
     while in_vain < IN_VAIN:
         if in_vain == 1:  # simultaneous moves were too long: from now on H ≼ D(bound)
             bound = np.abs(H).sum(axis=0)
         u = bound * V - slopes
-        norms = feature_norms(u)
-        free = (norms > penalty.threshold).nonzero()[0]
+        beyond = (norms := feature_norms(u)) - penalty.threshold
+        if math.isnan(largest):  # at V = 0, where u = −slopes
+            largest = float(np.maximum.reduce(beyond, initial=0.0))
+        free = (beyond > 0.0).nonzero()[0]
         own, part, rows, square, right = V, penalty, H, H, q
         if free.size < len(H):
             part, rows = penalty.only(free), H.take(free, axis=0)
             own, square, right = V.take(free, axis=1), rows.take(free, axis=1), q.take(free, axis=1)
-            norms, u = norms.take(free), u.take(free, axis=1)
+            norms, beyond, u = norms.take(free), beyond.take(free), u.take(free, axis=1)
         if (nonzero := np.count_nonzero(own)) < own.size:
             curvature = (bound + penalty.ridge).take(free)
-            length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
-            first = u * (length / norms)
+            first = u * (beyond / np.where(curvature > 0.0, curvature, np.inf) / norms)
             own = np.where(own != 0.0, own, first) if nonzero else first
         step = newton_step(square, right, own, part, crossovers)
         for whole in (True, False):
@@ -142,7 +146,7 @@ def minimum(
             if free.size < len(H):
                 V = np.zeros(q.shape)
                 V[:, free] = new
-            left = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
+            left = float(np.maximum.reduce(penalty.violations(V, slopes, lengths := feature_norms(V)), initial=0.0))
             if left < 0.5 * largest:
                 break
         in_vain = 0 if left < 0.5 * least else in_vain + 1
@@ -152,7 +156,7 @@ def minimum(
         if left <= goal.violation or time.perf_counter() > deadline:
             return best, left <= goal.violation
         if left <= goal.close:
-            value, gap = penalty.value_and_gap(V, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
+            value, gap = penalty.value_and_gap(V, lengths, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
             if gap <= goal.gap * value:
                 return V, True
     if not persists:

@@ -4,8 +4,11 @@ The objective is that of ``risk.py``. This is SDNA with τ = n.
 
 With many more rows than unknowns the Hessians would take most of the time. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
-minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps. Losses with a log link
-start from the Hessian at w = 0 and the best intercept, of some of the rows: it differs from that at the minimum in any case.
+minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
+
+Losses with a log link start as iteratively reweighted least squares do (McCullagh and Nelder, Generalized Linear Models,
+Section 2.5): at the minimum of their quadratic models at margins that are computed from the labels, where the curvature is about
+that at the minimum, unlike at w = 0. With many rows these models are summed over some of them.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from functools import partial
 import numpy as np
 
 from dualnewton.losses import Curvature
+from dualnewton.losses.base import RoughFit
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
@@ -29,7 +33,7 @@ SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
 """A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
 
 CURVED_ROWS = 48
-"""Rows for each unknown that are summed to the first Hessian of a loss with a log link."""
+"""Rows for each unknown whose quadratic models are summed for a loss with a log link."""
 
 SAMPLE_GAP = 0.1
 """The sample is solved to a gap of this fraction of unknowns over its rows, which is about the relative accuracy of its solution,
@@ -38,8 +42,8 @@ or until a step promises no more than that accuracy."""
 SAMPLE_STEPS, PASSES = 10, 8
 """Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
 
-GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
-"""The golden ratio, whose multiples are spread evenly between whole numbers."""
+GOLDEN = 2654435769
+"""The golden ratio times 2³²; its multiples are spread evenly between whole multiples of 2³²."""
 
 SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
@@ -72,21 +76,18 @@ def _minimised(
     """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
     at most ``level`` of the objective.
 
-    ``sampled`` says whether a sample of the rows may be solved first, if they are many.
+    ``sampled`` says whether w = 0, so that a sample of the rows may be solved first, if they are many.
     """
-    steps = 0
-    if not (sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)):
-        at = risk.at(x, risk.margins(x))
+    steps, many = 0, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
+    if sampled and (rough := risk.loss.rough_fit(risk.vectors.y, risk.vectors.c)) is not None:
+        at, steps = _from_labels(risk, x, rough, goal, deadline, many=many)
+    elif not many:
+        at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
     else:
-        every = 1
-        if risk.loss.gamma is None:  # at the best intercept their curvature is about that at the minimum
-            at, every = risk.at(x, risk.margins(x)), risk.n // (CURVED_ROWS * risk.ridge.size)
-        else:
-            x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline)
-            margins = risk.margins(x)
-            t = _best_factor(risk, x, margins)
-            at = risk.at(t * x, t * margins)
-        at, more, _ = from_hessian(risk, at, goal, deadline, every=every)
+        x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline)
+        margins = risk.margins(x)
+        t = _best_factor(risk, x, margins)
+        at, more, _ = from_hessian(risk, risk.at(t * x, t * margins), goal, deadline)
         steps += more
     stuck = steps > 0 and is_close(risk, at, goal)
     while steps < most and not stuck:
@@ -96,18 +97,39 @@ def _minimised(
     return at.x, steps
 
 
-def from_hessian(risk: Risk, at: Point, goal: float, deadline: float, *, every: int = 1) -> tuple[Point, int, bool]:
+def from_hessian(risk: Risk, at: Point, goal: float, deadline: float) -> tuple[Point, int, bool]:
     """Take a few steps of L-BFGS from the Hessian at a point; return where they end, the steps, and whether they are the last.
 
-    The Hessian is a sum over one of ``every`` so many rows. It counts as a pass.
+    The Hessian counts as a pass.
     """
-    own, margins = risk, at.margins
-    if every > 1:
-        some = _one_of_each(every, risk.n)
-        own, margins = risk.part(some), margins[some]
-    inverse = partial(_inverse, own.factor(margins, single=True), own.n / risk.n)
+    inverse = partial(solved, risk.factor(at.margins, single=True))
     at, passes, last = quasi_newton(risk, at, goal, inverse, PASSES, [], deadline=deadline)
     return at, -(-(1 + passes) // 2), last
+
+
+def _from_labels(
+    risk: Risk, x: np.ndarray, rough: RoughFit, goal: float, deadline: float, *, many: bool
+) -> tuple[Point, int]:
+    """Return the minimum of quadratic models of the losses, and the steps taken; x, where w = 0, if a constant fits better.
+
+    With ``many`` rows the models of some of them are summed, and a few steps of L-BFGS from their Hessian follow.
+    """
+    own, every = risk, risk.n // (CURVED_ROWS * risk.ridge.size) if many else 1
+    z, slopes, curvature, value = rough
+    if every > 1:
+        some = _one_of_each(every, risk.n)
+        own, z, slopes, curvature = risk.part(some), z[some], slopes[some], curvature[some]
+    z = z if own.vectors.o is None else z - own.vectors.o
+    factor = own.factor_of(own.vectors.weighted(curvature), own.ridge, single=many)
+    found = solved(factor, own.sums(own.vectors.weighted(curvature * z - slopes)))
+    at = risk.at(found, risk.margins(found))
+    if not at.value <= value:  # also where it is not a number
+        at = risk.at(x, risk.constant(risk.model(x)[1]))
+    if not many:
+        return at, 1
+    inverse = partial(_inverse, factor, own.n / risk.n)
+    at, passes, _ = quasi_newton(risk, at, goal, inverse, PASSES, [], deadline=deadline)
+    return at, 1 + -(-passes // 2)
 
 
 # Least squares -----------------------------------------------------------------------------------------------------------------
@@ -123,8 +145,9 @@ def _least_squares(
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
         way = solved(factor, at.gradient)
         end = at.value - 0.5 * (at.gradient @ way)
+        moved, shares = float(np.square(way).dot(diagonal)), 2.0 * float(diagonal.dot(risk.halves))
         # The whole step, unless its rounding errors are too large.
-        if is_exact(way[None], diagonal, risk.ridge[None, : problem.d], WELL_BELOW * tol * end):
+        if is_exact(moved, shares, float(diagonal[-1]) if risk.free else 0.0, WELL_BELOW * tol * float(end)):
             return Found(*risk.model(at.x - way), 1)
     else:
         x = risk.vector(*start)
@@ -160,8 +183,8 @@ def _one_of_each(count: int, n: int) -> np.ndarray:
 
     Multiples of the golden ratio choose it, so that a periodic order of the rows does no harm; random numbers take longer.
     """
-    places = np.arange(n // count)
-    return count * places + (count * (GOLDEN * places % 1.0)).astype(np.intp)
+    places = np.arange(n // count, dtype=np.int64)
+    return count * places + ((places * GOLDEN & 0xFFFFFFFF) * count >> 32)
 
 
 def _inverse(factor: np.ndarray, share: float, right: np.ndarray) -> np.ndarray:

@@ -60,6 +60,7 @@ class Risk:
     ridge: np.ndarray  # (K m,) λn v_j for each feature and 0 for the intercept, of each column; m is d or d + 1
     halves: np.ndarray  # (K m,) 1/(2 ridge_j), and 0 for an intercept
     free: bool  # whether there is an intercept
+    squares: float | None = None  # Σ ã_ij², if it is known
 
     @classmethod
     def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:
@@ -72,7 +73,8 @@ class Risk:
             ridge, halves = np.tile(ridge, problem.columns), np.tile(halves, problem.columns)
         with_ones = free and problem.n * d <= COPIED
         rows = block.stored if as_stored else block.extended if with_ones else block.rows
-        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free)
+        squares = problem.data.norm**2 + with_ones * problem.n  # the certificate needs the norm as well
+        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free, squares)
 
     def narrowed(self) -> Risk:
         """Return the same risk whose products and losses are computed in float32."""
@@ -173,14 +175,18 @@ class Risk:
             if self.border:
                 each[:, -1] = slopes.T.sum(axis=1)
             gradient = each.ravel()
-        elif self.border:
-            gradient = np.empty(self.size)
-            gradient[:-1] = self.transposed @ slopes
-            gradient[-1] = slopes.sum()
         else:
-            gradient = self.transposed @ slopes
+            gradient = self.sums(slopes)
         gradient += pull
         return Point(x, margins, gradient, value + 0.5 * float(pull @ x))
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Σ values_i ã_i."""
+        if not self.border:
+            return np.asarray(self.transposed @ values)
+        found = np.empty(self.size)
+        found[:-1], found[-1] = self.transposed @ values, np.add.reduce(values)
+        return found
 
     def gap(self, at: Point) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.
@@ -208,17 +214,21 @@ class Risk:
     @cached_property
     def spread(self) -> float:
         """The weighted mean squared distance of the rows from their mean."""
-        flat, c = linear.entries(self.rows), self.vectors.c
-        square = float(flat @ flat) / self.n if c is None else float(c @ linear.squared_norms(self.rows)) / c.sum()
-        return max(square - float(self.mean @ self.mean), 0.0)
+        c, square = self.vectors.c, self.squares
+        if c is not None:
+            square = self.n * float(c @ linear.squared_norms(self.rows)) / c.sum()
+        elif square is None:
+            flat = linear.entries(self.rows)
+            square = float(flat @ flat)
+        return max(square / self.n - float(self.mean @ self.mean), 0.0)
 
     def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
         """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""
         return _factor(partial(self.hessian, margins), self.ridge, single=single)
 
-    def factor_of(self, weights: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-        """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge), summed in float32 if that changes no direction much."""
-        return _factor(partial(self._gram, weights), ridge, single=True)
+    def factor_of(self, weights: np.ndarray, ridge: np.ndarray, *, single: bool = True) -> np.ndarray:
+        """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge); ``single`` as in :meth:`factor`."""
+        return _factor(partial(self._gram, weights), ridge, single=single)
 
     def hessian(self, margins: np.ndarray, kind: type = np.float64) -> np.ndarray:
         """Return the Hessian of the losses, whose Gram matrices are summed in this type."""
@@ -237,7 +247,8 @@ class Risk:
         if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
             rows = self.rows if self.rows.dtype == kind else self.multiplied[0]
             square = (rows.T @ rows).astype(np.float64, copy=False)
-            square *= weights[0]
+            if weights[0] != 1.0:
+                square *= weights[0]
         else:
             square = self._scaled(np.sqrt(weights), kind)
             square = (square.T @ square).astype(np.float64, copy=False)

@@ -9,8 +9,10 @@ gradients of the rows themselves, remove what rounding has left.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -52,7 +54,9 @@ def solve(
             way, steps = solved(gradients), 1
             x = x - way
             ends = values - 0.5 * np.add.reduce(gradients * way, axis=1)
-            if is_exact(way, diagonal, ridge[:, :d], WELL_BELOW * tol * ends):
+            moved, shares = np.square(way) @ diagonal, 2.0 * halves @ diagonal[:d]
+            enough, corner = WELL_BELOW * tol * ends, float(diagonal[d]) if free else 0.0
+            if all(map(is_exact, moved.tolist(), shares.tolist(), repeat(corner), enough.tolist())):
                 return models(x, d, steps)
             continue
         gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
@@ -88,16 +92,14 @@ def evaluated(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> t
     return losses, gradients
 
 
-def is_exact(steps: np.ndarray, diagonal: np.ndarray, ridge: np.ndarray, enough: np.ndarray) -> bool:
-    """Whether the Newton steps of all outputs leave at most these gaps, by an estimate of their rounding errors.
+def is_exact(moved: float, shares: float, corner: float, enough: float) -> bool:
+    """Whether the Newton step of an output leaves at most this gap, by an estimate of its rounding errors.
 
-    The certificate then takes the place of another evaluation. ``diagonal`` is that of the Hessian without the ridge. A step s
-    leaves about r_j = ε √H_jj ‖√H_kk s_k‖ of the gradient, and the gap Σ_j r_j²/(2 ridge_j), and |r_j| for an intercept.
+    The certificate then takes the place of another evaluation. A step s leaves about r_j = ε √H_jj ‖√H_kk s_k‖ of the gradient,
+    and the gap Σ_j r_j²/(2 ridge_j), and |r_j| for an intercept. H is the Hessian without the ridge, ``moved`` Σ_k H_kk s_k²,
+    ``shares`` Σ_j H_jj/ridge_j, and ``corner`` H_jj of the intercept, or 0.
     """
-    d, moved = ridge.shape[1], np.square(steps) @ diagonal
-    left = 0.5 * ROUNDED**2 * moved * (diagonal[:d] / ridge).sum(axis=1)
-    left += ROUNDED * np.sqrt(moved * diagonal[d:].sum())
-    return bool((left <= enough).all())
+    return 0.5 * ROUNDED**2 * moved * shares + ROUNDED * math.sqrt(moved * corner) <= enough
 
 
 def models(x: np.ndarray, d: int, steps: int) -> list[Found]:

@@ -64,7 +64,7 @@ class JointPenalty(NamedTuple):
 
     def only(self, features: np.ndarray) -> JointPenalty:
         """Return the part of some features."""
-        return JointPenalty(self.ridge[features], self.threshold[features])
+        return JointPenalty(self.ridge.take(features), self.threshold.take(features))
 
     def value(self, V: np.ndarray) -> float:
         """Return the sum."""
@@ -74,18 +74,21 @@ class JointPenalty(NamedTuple):
         """Return the sum, given the norms."""
         return float((0.5 * self.ridge * norms + self.threshold).dot(norms))
 
-    def value_and_gap(self, V: np.ndarray, slopes: np.ndarray, losses: float) -> tuple[float, float]:
+    def value_and_gap(self, V: np.ndarray, norms: np.ndarray, slopes: np.ndarray, losses: float) -> tuple[float, float]:
         """Return n P, and n(P − D) for the dual point of V: as it is with a ridge, else shortened until it is feasible."""
-        penalty, product, steepness = self.value(V), float(np.vdot(V, slopes)), feature_norms(slopes)
+        penalty, product, steepness = self.value_at(norms), float(np.vdot(V, slopes)), feature_norms(slopes)
         if np.count_nonzero(self.ridge):
             beyond = np.maximum(steepness - self.threshold, 0.0)
             return losses + penalty, penalty + product + 0.5 * float(beyond @ (beyond / self.ridge))
         r = 1.0 / max(float(np.maximum.reduce(steepness / self.threshold, initial=0.0)), 1.0)
         return losses + penalty, penalty + r * product + (1.0 - r) ** 2 * losses
 
-    def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j."""
-        norms = feature_norms(V)
+    def violations(self, V: np.ndarray, slopes: np.ndarray, norms: np.ndarray | None = None) -> np.ndarray:
+        """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j.
+
+        ``norms`` are the ‖V_j‖, if they are known.
+        """
+        norms = feature_norms(V) if norms is None else norms
         if (count := np.count_nonzero(norms)) == norms.size:
             return feature_norms(slopes + V * (self.ridge + self.threshold / norms))
         if count == 0:
