@@ -263,3 +263,14 @@ def test_values_that_may_be_best_share_the_factors_of_a_proof(ratio, most, monke
     assert len(calls) == 4 * most
     assert model.choice_certificate_.proved
     assert model.alpha_ == dn.ElasticNetCV(l1_ratio=ratio, cv=4, tol=1e-12).fit(X, y).alpha_
+
+
+def test_of_very_many_features_the_choice_is_that_of_exact_fits():
+    """More coefficients than are kept as arrays: the choice was that of the first fits, whose gaps left it open."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 20_000))
+    y = X[:, ::1000].sum(axis=1) + rng.standard_normal(50)
+    model, exact = (dn.LassoCV(tol=tol).fit(X, y) for tol in (1e-4, 1e-7))
+    assert model.alpha_ == exact.alpha_
+    best = int(np.argmin(exact.mse_path_.mean(axis=1)))
+    np.testing.assert_allclose(model.mse_path_[best], exact.mse_path_[best], rtol=1e-4)
