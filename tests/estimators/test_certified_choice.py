@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 import dualnewton as dn
 from dualnewton.errors import DualnewtonError
+from dualnewton.estimators.model_selection._alphas import Search
+from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection.choice import BOUNDS, ChoiceCertificate, Held, interval
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::FutureWarning")
@@ -244,3 +246,31 @@ def test_the_few_values_that_may_be_best_are_fitted_until_the_choice_is_proved(s
     proof, scores = model.choice_certificate_, -exact.mse_path_.mean(axis=1)
     assert (proof.lower <= scores + 1e-12).all()
     assert (scores <= proof.upper + 1e-12).all()
+
+
+@pytest.mark.parametrize(("ratio", "most"), [(1.0, 1), (0.9, 2)])
+def test_values_that_may_be_best_share_the_factors_of_a_proof(ratio, most, monkeypatch):
+    """A matrix of all features was factorised for each such value and fold, which took longer than all fits."""
+    rng = np.random.default_rng(2)
+    X = sp.random_array((1500, 300), density=0.02, rng=rng, format="csr")
+    y = X[:, :20] @ rng.standard_normal(20)
+    y = y / y.std() + 0.1 * rng.standard_normal(1500)
+    calls, refined, once, again = [], [], LeastSquaresProofs._local, Search.refine
+    monkeypatch.setattr(LeastSquaresProofs, "_local", lambda *given: calls.append(given) or once(*given))
+    monkeypatch.setattr(Search, "refine", lambda search, values: refined.extend(values) or again(search, values))
+    model = dn.ElasticNetCV(l1_ratio=ratio, cv=4).fit(X, y)
+    assert len(refined) > 2
+    assert len(calls) == 4 * most
+    assert model.choice_certificate_.proved
+    assert model.alpha_ == dn.ElasticNetCV(l1_ratio=ratio, cv=4, tol=1e-12).fit(X, y).alpha_
+
+
+def test_of_very_many_features_the_choice_is_that_of_exact_fits():
+    """More coefficients than are kept as arrays: the choice was that of the first fits, whose gaps left it open."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 20_000))
+    y = X[:, ::1000].sum(axis=1) + rng.standard_normal(50)
+    model, exact = (dn.LassoCV(tol=tol).fit(X, y) for tol in (1e-4, 1e-7))
+    assert model.alpha_ == exact.alpha_
+    best = int(np.argmin(exact.mse_path_.mean(axis=1)))
+    np.testing.assert_allclose(model.mse_path_[best], exact.mse_path_[best], rtol=1e-4)

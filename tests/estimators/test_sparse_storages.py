@@ -117,7 +117,7 @@ def test_features_that_are_nearly_combinations_of_others_get_a_matrix(storage, r
     monkeypatch.setattr(FromColumns, "begin", lambda self, W=None, *more: starts.append(W) or begin(self, W, *more))
     wanted = solve_path(problem, lams, tol=1e-9)
     assert not starts
-    few = tuned(sparse_sweeps=10, dense_sweeps=10)
+    few = tuned(path_sweeps=10)
     found = solve_path(problem, lams, tol=1e-9, tuning=few)
     assert len(starts) == 1
     assert starts[0].any()

@@ -111,8 +111,8 @@ def _passes(X: Any) -> None:
     for single in (False, True):
         compiled.gram(vector, np.arange(2), single=single)
     passes.curvature.prepare(*rows, frozen(np.arange(2)), frozen(vector), matrix, vector)
-    sparse = Rows.of(sp.csr_array(np.eye(2)))  # features are gathered as float64
-    columns.column_rounds.prepare(*sparse, *[vector] * 11, 0.0, 0.0, 0.0, 1, np.zeros(1, dtype=np.intp))
+    number, sparse = np.zeros(1, dtype=np.intp), Rows.of(sp.csr_array(np.eye(2)))  # features are gathered as float64
+    columns.column_rounds.prepare(*sparse, *[vector] * 11, 0.0, 0.0, 0.0, 1, number, vector, 1, vector, vector, number)
 
 
 def _coordinate_descent() -> None:

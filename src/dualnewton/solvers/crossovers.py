@@ -82,10 +82,9 @@ class Crossovers:
     sweeps_divisor: float = 36.0
     joint_sweeps_divisor: float = 4.0
     joint_factor: int = 1500  # features in use up to which a Newton step over several outputs factorises its matrix
-    # Sweeps over sparse features, and over dense ones, for one strength of a path, after which matrices are formed for the
-    # weaker ones: the features in use are so correlated that coordinate descent converges slowly.
-    sparse_sweeps: int = 5000
-    dense_sweeps: int = 300
+    # Sweeps over features, among which Newton steps count as many as cost the same, for one strength of a path, after which
+    # matrices of more features than those in use are formed for the weaker ones.
+    path_sweeps: int = 5000
     # Largest relative change of the curvature by single precision, by the estimate of ``noise_of``, up to which slow conjugate
     # gradients are followed by L-BFGS from a Hessian in float32.
     single_noise: float = 100.0

@@ -146,22 +146,69 @@ def test_sweeps_by_columns_do_what_numpy_says_and_what_the_matrix_would(kind, wi
 
 @pytest.mark.parametrize("kind", list(PENALTIES))
 @pytest.mark.parametrize("gap_goal", [-np.inf, 1e-4])
-def test_rounds_by_columns_do_what_numpy_says(kind, gap_goal):
+@pytest.mark.parametrize("most_free", [0, 20])
+@pytest.mark.parametrize("storage", [sp.csr_array, np.asarray])
+def test_rounds_by_columns_do_what_numpy_says(kind, gap_goal, most_free, storage):
     _, slopes, A = model_of(30, 20)
-    A, rng = sp.csr_array(A), np.random.default_rng(1)
+    A, rng = storage(A), np.random.default_rng(1)
     q, penalty = A @ np.full(30, 30**-0.5), penalty_of(kind, 20, 0.05)
     parts = (penalty.ridge, penalty.threshold, penalty.lower, penalty.upper)
     start, found = penalty.nearest(0.1 * rng.standard_normal(20) * (rng.random(20) < 0.3)), []
     for rows, rounds in (((A,), by_columns.column_rounds), (tuple(Rows.of(A)), columns.column_rounds)):
         model = by_columns.ColumnModel(A, q, slopes, penalty.nearest(np.zeros(20)), 50.0)
         state = (model.q, model.diagonal, model.slopes, model.v, model.moved, *parts, model.along_q)
-        arguments = (*rows, *state, start, model.constant, 1e-6, gap_goal, 60, model.sweeps)
+        model.progress[3] = np.inf
+        arguments = (*rows, *state, start, model.constant, 1e-6, gap_goal, 60, model.sweeps, model.progress, most_free)
         if rounds is columns.column_rounds:
+            arguments = (*arguments, model.known, model.known_at, columns.routines())
             rounds.prepare(*arguments)
-        found.append((bool(rounds(*arguments)), int(model.sweeps[0]), model.v))
+        found.append((rounds(*arguments), int(model.sweeps[0]), model.v))
     assert found[0][:2] == found[1][:2]
-    assert kind == "box away from zero" or found[0][1] > by_columns.MEMORY  # so that a point was extrapolated
+    assert (
+        most_free or kind == "box away from zero" or found[0][1] > by_columns.MEMORY
+    )  # so that a point was extrapolated
     np.testing.assert_allclose(found[0][2], found[1][2], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("storage", [sp.csr_array, np.asarray])
+def test_newton_steps_end_slow_sweeps(storage):
+    """All features are alike but for a hundredth, so that thousands of sweeps do not suffice."""
+    rng = np.random.default_rng(0)
+    A = 0.1 * rng.standard_normal((30, 60)) + rng.standard_normal(60)
+    targets = A[3] - 0.5 * A[5] + rng.standard_normal(60)
+    threshold = np.full(30, 1e-2 * np.abs(A @ targets).max())
+    penalty = Penalty(np.zeros(30), threshold, np.full(30, -np.inf), np.full(30, np.inf))
+    for most_free, reaches in ((0, False), (30, True)):
+        model = by_columns.ColumnModel(storage(A), np.zeros(30), np.zeros(30), np.zeros(30), 0.0, -targets)
+        reached = model.descend(model.v, penalty, 1e-9 * threshold[0], -np.inf, 3000, most_free=most_free)
+        assert reached == reaches
+    assert model.sweeps[0] < 200
+    assert penalty.violations(model.v, model.here).max() <= 1e-9 * threshold[0]
+
+
+@pytest.mark.parametrize("storage", [sp.csr_array, np.asarray])
+def test_slopes_that_cannot_matter_are_not_computed(storage):
+    """A slope is bounded by a known one, scaled with the residuals, and the distance of the points: NaN there has no effect."""
+    rng = np.random.default_rng(0)
+    A, targets = rng.standard_normal((300, 400)), rng.standard_normal(400)
+    A[:20] += targets
+    steps, far, found = (0.9, 0.89, 0.88), None, []
+    for spoiled in (False, True):
+        model = by_columns.ColumnModel(storage(A), np.zeros(300), np.zeros(300), np.zeros(300), 0.0, -targets)
+        threshold = np.abs(A @ targets).max()
+        for k, step in enumerate(steps):
+            penalty = Penalty(
+                np.zeros(300), np.full(300, step * threshold), np.full(300, -np.inf), np.full(300, np.inf)
+            )
+            assert model.descend(model.v.copy(), penalty, 1e-8 * threshold, -np.inf, 1000, most_free=300)
+            if k == 0 and spoiled:
+                model.A[far] = np.nan
+                model.rows = None
+        far = np.flatnonzero(np.abs(model.known) < 0.3 * threshold)
+        assert far.size > 200
+        found.append(model.v)
+    np.testing.assert_array_equal(*found)
+    assert np.count_nonzero(found[0]) > 3
 
 
 def test_extrapolation_saves_sweeps(monkeypatch):

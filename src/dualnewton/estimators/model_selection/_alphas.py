@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval
 
@@ -21,6 +22,7 @@ from dualnewton.estimators.model_selection._grid import over_folds, walk_values
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._proofs import gap_of
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
+from dualnewton.matrix import linear
 from dualnewton.run.result import Result
 
 DOUBT, OPEN = 2.0, 1e-8
@@ -35,19 +37,19 @@ BATCH, FARTHER = 8, 4.0
 the largest change of an error in such fits, of a value that is fitted again, too."""
 
 KEPT = 1 << 23
-"""Number of coefficients of models that are kept until the choice."""
+"""Number of coefficients of models that are kept until the choice; of more models, the nonzero ones count."""
 
 
 class Scored(NamedTuple):
     """Outcome and error of the model of each fold for an alpha, and a function that returns the results of all rows.
 
-    ``start`` has the models from which a more accurate fit starts, if there is one.
+    ``start`` has the models from which a more accurate fit starts, if there is one; as a sparse array if features are many.
     """
 
     outcomes: Sequence[Outcome]
     errors: Sequence[float] | np.ndarray
     final: Callable[[], list[Result]]
-    start: np.ndarray | None = None
+    start: linear.Matrix | None = None
 
 
 Walk = Callable[[float, np.ndarray], Iterator[Scored]]
@@ -84,9 +86,11 @@ class Search:
 
     def fit(self, walk: Walk) -> None:
         """Fit all values, and those among which the gaps leave the choice open once more."""
-        kept = 0
+        kept, many = 0, self.errors.size * self.data.X.shape[1] > KEPT
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
             for k, found in enumerate(walk(ratio, alphas)):
+                if many and found.start is not None:
+                    found = found._replace(start=sp.csr_array(found.start))
                 self._store((r, k), found)
                 kept += 0 if found.start is None else found.start.size
                 if self.again is None or kept > KEPT:
@@ -138,7 +142,7 @@ class Search:
     def _fit_again(self, batch: np.ndarray, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
             if (places := np.flatnonzero(batch[r]).tolist()) and (start := self.found[r, places[0]].start) is not None:
-                for k, found in zip(places, again(ratio, alphas[places], start), strict=False):
+                for k, found in zip(places, again(ratio, alphas[places], linear.to_dense(start)), strict=False):
                     self._store((r, k), found)
 
     def _contenders(self) -> np.ndarray:

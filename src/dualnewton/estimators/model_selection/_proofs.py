@@ -132,6 +132,7 @@ class LeastSquaresProofs:
         self.c = np.ones(data.n) if weights is None else weights
         self.wide, self.local = data.d > data.n, bounds_choice(data.d + 1, tuning)
         self.by_rows = self.wide and bounds_choice(data.n, tuning) and data.capabilities.whole
+        self._factors = dict[tuple[int, float], float | None]()
 
     def _grams(self, fold: int) -> tuple[np.ndarray, np.ndarray]:
         """Return Σ c_i ã_i ã_iᵀ over the training rows of a fold and over the rows that it holds out."""
@@ -151,7 +152,15 @@ class LeastSquaresProofs:
         return self.data.row_gram()
 
     def factor(self, fold: int, lam: float) -> float | None:
-        """Return f with √(mean (z_s − z_s*)²) ≤ f √gap for every model of the fold whose penalty has the curvature λ or more."""
+        """Return f with √(mean (z_s − z_s*)²) ≤ f √gap for every model of the fold whose penalty has the curvature λ or more.
+
+        It is kept: all strengths of a Lasso have the curvature zero.
+        """
+        if (fold, lam) not in self._factors:
+            self._factors[fold, lam] = self._computed_factor(fold, lam)
+        return self._factors[fold, lam]
+
+    def _computed_factor(self, fold: int, lam: float) -> float | None:
         if self.wide and not lam > 0.0:  # the Hessian is singular
             return None
         found = self._by_rows(fold, lam) if self.by_rows else None

@@ -107,7 +107,7 @@ class QuadraticPaths(ABC):
 
     @abstractmethod
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
-        """Return the model of all rows for λ number k of a stretch, whose problem is given."""
+        """Return the model of all rows for λ number k of a stretch of such models, whose problem is given."""
 
     def walk(self, scored: Callable[[Fitted], Iterator[Scored]], in_passes: Walk) -> Walk:
         """Return a function that fits the alphas of a grid along paths, and in passes those that the paths leave out."""
@@ -163,9 +163,10 @@ class QuadraticPaths(ABC):
         folds = len(of_folds)
         models = _Models(of_folds, lams, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
         outcomes = self._certified(models)
+        of_all = Stretch(np.array(stretch.W[:, folds:]), np.array(stretch.b[:, folds:]))  # kept longer than the others
 
         def final(k: int) -> list[Result]:
-            return self._of_all_rows(like(whole, lam=float(lams[k])), stretch, k)
+            return self._of_all_rows(like(whole, lam=float(lams[k])), of_all, k)
 
         return Fitted(models.W, models.b, outcomes, final, stretch.W)
 

@@ -73,7 +73,11 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         return super()._member(kind, precompute=False, **values)
 
     def _choice(self, search: Search) -> choice.ChoiceCertificate:
-        """Bound the errors of exact fits by the curvature of the weakest penalty; of values that may be best, by their own."""
+        """Bound the errors of exact fits by the curvature of the weakest penalty.
+
+        Values that may be best are bounded by that of the weakest of these, and what is still open by the penalty of each value:
+        a bound factorises matrices of all features.
+        """
         data, folds = search.data, search.folds
         given = data.matrix, folds, data.sample_weight, search.session.tuning
         free, moments = self.fit_intercept, search.moments
@@ -96,12 +100,16 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         found = compared()
         # Models from moments are exact but for rounding, which leaves the same values open when they are fitted again.
         if moments is None and 0 < found.rivals.size < MOST_RIVALS and np.isfinite(ends).all():
-            open_values = [found.chosen, *found.rivals.tolist()]
-            search.refine(open_values)
-            for place in open_values:
-                r, k = divmod(int(place), search.errors.shape[1])
-                bound(r, slice(k, k + 1), float(search.grids[r][k]))
-            found = compared()
+            search.refine([found.chosen, *found.rivals.tolist()])
+            for each in (False, True):
+                ratios, places = np.divmod([found.chosen, *found.rivals.tolist()], search.errors.shape[1])
+                for r in np.unique(ratios):
+                    own = places[ratios == r]
+                    for some in own[:, None] if each else [own]:
+                        bound(r, some, float(search.grids[r][some].min()))
+                found = compared()
+                if not found.rivals.size:
+                    break
         return found
 
     def _walk(self, search: Search) -> Walk:

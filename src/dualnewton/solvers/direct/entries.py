@@ -42,11 +42,12 @@ def swept(
     crossovers, penalty = block.crossovers, Penalty.of(problem)
     if (features := block.kept.get("entries: features")) is None:
         features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
-    model = EntryModel(features, y, problem.c, most, fit_intercept=problem.fit_intercept)
+    limits = most, crossovers.largest_matrix
+    model = EntryModel(features, y, problem.c, *limits, fit_intercept=problem.fit_intercept)
     strengths: tuple[float, ...] = (1.0,)
     if start is None:
         w = np.zeros(problem.d)
-        highest = float((np.abs(model.columns.slopes) / penalty.threshold).max(initial=0.0))
+        highest = float((np.abs(model.columns.known) / penalty.threshold).max(initial=0.0))
         strengths = falling(highest, crossovers.path_ladder if problem.d > problem.n else 0.0)
     else:
         w = np.asarray(start[0])

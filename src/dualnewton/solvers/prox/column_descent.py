@@ -6,12 +6,13 @@
 A move of a coordinate costs the stored entries of its feature, instead of a row of H with thousands of entries. Sweeps over the
 coordinates in use are extrapolated (Anderson 1965; Bertrand and Massias 2021 for coordinate descent): the combination of the last
 points that a sweep is expected to change least, with zeros where signs change, is the next point if the model is lower there.
-Where features are so correlated that this is not enough, ``reached`` is false and the caller forms H.
+Where features are so correlated that this is not enough, Newton steps over the coordinates in use follow, whose matrix is formed
+for them alone. Where these are too many, the caller forms H.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -26,6 +27,10 @@ MOST_SWEEPS = 100
 MEMORY, SWEEPS, LIFT = 5, 25, 1e-10
 """Sweeps between two extrapolations, sweeps between two surveys of all coordinates at most, and the fraction of its trace that is
 added to the diagonal of the matrix of an extrapolation."""
+
+STEPS, IN_VAIN, LITTLE = 20, 16, 2e-15
+"""Newton steps with one matrix at most; consecutive rounds of them that do not halve the largest violation, after which the rest
+is rounding; and the fraction of its diagonal that is added to their matrix, since that of constant features is rounding."""
 
 INSIDE = 0.2
 """Largest change of a slope by a sweep, as a fraction of the largest violation, at which all coordinates are surveyed again."""
@@ -86,49 +91,147 @@ def column_rounds(
     gap_goal: float,
     limit: int,
     sweeps: np.ndarray,
-) -> bool:
-    """Do rounds of sweeps from a start on until the largest violation or the relative gap reaches its goal; return whether.
+    progress: np.ndarray,
+    most_free: int,
+) -> int:
+    """Do rounds of sweeps from a start on until the largest violation or the relative gap reaches its goal: return 1 then.
 
-    v, ``moved``, ``along_q`` and the number of ``sweeps``, which is at most ``limit``, are changed in place.
-    A round visits the coordinates that are not zero or violate the optimality conditions.
-    This is what the kernel of the same name does (``kernels/columns.py``).
+    v, ``moved``, ``along_q``, ``progress`` and the number of ``sweeps`` are changed in place. Return 0 after ``limit`` sweeps,
+    and −1 if Newton steps were in vain. A round visits the coordinates that are not zero or violate the optimality conditions.
+    Once sweeps have cost as much as Newton steps over those in use, at most ``most_free``, these follow, and count as so many
+    sweeps.
+    This is what the kernel of the same name does (``kernels/columns.py``), which has arguments for known slopes besides.
     """
-
-    def go(new: np.ndarray) -> None:
-        moved[:] += A.T @ (new - v)
-        along_q[:] += q @ (new - v)
-        v[:] = new
-
-    def value() -> float:
-        quadratic = 0.5 * float(moved @ moved) - 0.5 * float(along_q[0] ** 2)
-        return float(slopes @ v) + quadratic + penalty.value(v)
-
     penalty, curvature = Penalty(ridge, threshold, lower, upper), diagonal + ridge
     inverse = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0.0)
     parts = (A, q, diagonal, inverse, slopes, v, moved, threshold, lower, upper, along_q)
-    go(start)
+    point = _Point(A, q, diagonal, slopes, v, moved, along_q, penalty)
+    point.go(start)
     while True:
-        here = slopes + A @ moved - q * along_q[0]
+        here, losses = point.here, constant + point.value - penalty.value(v)
         violations = penalty.violations(v, here)
-        largest, losses = float(violations.max(initial=0.0)), constant + value() - penalty.value(v)
-        reached = largest <= goal or expected_gap(v, here, penalty, losses) <= gap_goal
-        if reached or sweeps[0] >= limit:
-            return reached
+        largest = float(violations.max(initial=0.0))
+        if largest <= goal or expected_gap(v, here, penalty, losses) <= gap_goal:
+            return 1
+        if progress[4] >= IN_VAIN or sweeps[0] >= limit:
+            return -1 if progress[4] >= IN_VAIN else 0
         visited, history = np.flatnonzero((v != 0.0) | (violations > 0.0)), [v.copy()]
+        free = visited[point.is_free[visited]]
+        if free.size <= most_free and progress[2] >= (cost := _cost_of_steps(A, free)):
+            point.newton_steps(free)
+            in_vain = progress[4] + 1.0 if largest > 0.5 * progress[3] else 0.0
+            progress[2:] = 0.0, min(progress[3], largest), in_vain
+            sweeps[0] += int(cost)
+            continue
         end, inside = min(sweeps[0] + SWEEPS, limit), max(INSIDE * largest, 0.5 * goal)
         while sweeps[0] < end:
             if len(history) > MEMORY:
-                before, lowest = (v.copy(), moved.copy(), along_q.copy()), value()
                 new = penalty.nearest(_extrapolated(np.stack(history)))
-                go(np.where((threshold > 0.0) & (new * v <= 0.0), 0.0, new))
-                if not value() < lowest:
-                    v[:], moved[:], along_q[:] = before
+                point.go_if_lower(np.where((threshold > 0.0) & (new * v <= 0.0), 0.0, new))
                 history = [v.copy()]
             largest = column_sweep(*parts, visited, visited.size)
             sweeps[0] += 1
+            progress[2] += 1.0
             history.append(v.copy())
             if largest <= inside:
                 break
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """The current point of rounds, whose arrays are changed in place; see :func:`column_sweep`."""
+
+    A: linear.Matrix
+    q: np.ndarray
+    diagonal: np.ndarray
+    slopes: np.ndarray
+    v: np.ndarray
+    moved: np.ndarray
+    along_q: np.ndarray
+    penalty: Penalty
+
+    @property
+    def here(self) -> np.ndarray:
+        """The slopes."""
+        return np.asarray(self.slopes + self.A @ self.moved - self.q * self.along_q[0])
+
+    @property
+    def value(self) -> float:
+        """The value of the model, less the constant."""
+        quadratic = 0.5 * float(self.moved @ self.moved) - 0.5 * float(self.along_q[0] ** 2)
+        return float(self.slopes @ self.v) + quadratic + self.penalty.value(self.v)
+
+    @property
+    def is_free(self) -> np.ndarray:
+        """Which coordinates are away from kinks and bounds."""
+        inside = (self.penalty.lower < self.v) & (self.v < self.penalty.upper)
+        return inside & ((self.v != 0.0) | (self.penalty.threshold == 0.0))
+
+    def go(self, new: np.ndarray) -> None:
+        self.moved[:] += self.A.T @ (new - self.v)
+        self.along_q[:] += self.q @ (new - self.v)
+        self.v[:] = new
+
+    def go_if_lower(self, new: np.ndarray, gain: float = 0.0) -> bool:
+        """Go to a point if the model is lower there by more than a gain; return whether."""
+        before, lowest = (self.v.copy(), self.moved.copy(), self.along_q.copy()), self.value
+        self.go(new)
+        if not (lower := self.value < lowest - gain):
+            self.v[:], self.moved[:], self.along_q[:] = before
+        return lower
+
+    def newton_steps(self, free: np.ndarray) -> None:
+        """Minimise over free coordinates; those that reach a kink or a bound stay there, and the others go on."""
+        rows = linear.to_dense(self.A[free])
+        H = rows @ rows.T - np.outer(self.q[free], self.q[free])
+        H[np.diag_indices_from(H)] = self.diagonal[free] * (1.0 + LITTLE) + self.penalty.ridge[free]
+        for _ in range(STEPS):
+            threshold, ridge = self.penalty.threshold[free], self.penalty.ridge[free]
+            downhill = -(self.here[free] + ridge * self.v[free] + threshold * np.sign(self.v[free]))
+            try:
+                step = np.linalg.solve(np.linalg.cholesky(H).T, np.linalg.solve(np.linalg.cholesky(H), downhill))
+            except np.linalg.LinAlgError:
+                return
+            if not (decrease := float(downhill @ step)) > 0.0 or not self._cut_step(free, step, decrease):
+                return
+            left = self.is_free[free]
+            free, H = free[left], H[np.ix_(left, left)]
+            if free.size == 0:
+                return
+
+    def _cut_step(self, free: np.ndarray, step: np.ndarray, decrease: float) -> bool:
+        """Take a step as far as signs and bounds last; return whether it was cut.
+
+        Coordinates that would go further stop there; should that not pay, all go as far as the first of them, by a share t of the
+        step, which gains t(1 − t/2) times the slope along it.
+        """
+        v, penalty = self.v[free], self.penalty.only(free)
+        ends = np.where(step > 0.0, penalty.upper, penalty.lower)
+        turns = (penalty.threshold > 0.0) & (v * step < 0.0)
+        ends = np.where(turns, np.where(v > 0.0, np.maximum(ends, 0.0), np.minimum(ends, 0.0)), ends)
+        inside = np.where(step > 0.0, np.minimum(v + step, ends), np.maximum(v + step, ends))
+        shares = np.divide(ends - v, step, out=np.full(v.size, np.inf), where=step != 0.0)
+        t, new = min(1.0, float(shares[inside == ends].min(initial=np.inf))), self.v.copy()
+        new[free] = inside
+        if not self.go_if_lower(new, t * (1.0 - 0.5 * t) * decrease if t < 1.0 else 0.0) and t < 1.0:
+            new[free] = np.where(shares <= t, ends, v + t * step)
+            self.go_if_lower(new)
+        return t < 1.0
+
+
+def _cost_of_steps(A: linear.Matrix, free: np.ndarray) -> float:
+    """Return the number of sweeps over some features that cost as much as Newton steps.
+
+    A sweep has two multiplications for each stored entry, the matrix of m features m/2, and its factors have m³/6. BLAS takes a
+    third of the time for those of dense features; of sparse ones it takes an eighth for the factors, but the entries of the
+    matrix are computed one by one.
+    """
+    m = free.size
+    if m == 0:
+        return np.inf
+    if linear.is_sparse(A):
+        return m / 4.0 + m**3 / (96.0 * linear.entries(A[free]).size)
+    return m / 12.0 + m**2 / (36.0 * A.shape[1])
 
 
 def _extrapolated(points: np.ndarray) -> np.ndarray:
@@ -162,6 +265,11 @@ class ColumnModel:
     ----------
     sweeps : array of shape (1,)
         How many there were so far.
+    known, known_at : arrays of shape (m,) and (n,)
+        The slopes where all were computed the last time, and ``moved`` there. They bound the slopes at other points.
+    progress : array of shape (5,)
+        ``along_q`` there, how many slopes were computed since then; the sweeps since the last Newton steps, the least violation
+        before any of those, and the number of consecutive ones in vain.
     """
 
     def __init__(
@@ -172,17 +280,24 @@ class ColumnModel:
         slopes: np.ndarray,
         v: np.ndarray,  # (m,) origin o, where the point is at first, within the bounds
         constant: float,  # losses at the origin less slopesᵀo; they matter for the gap alone
+        # (n,) r, if the model is ½‖r + Aᵀ(v − o)‖² less the intercept's part, plus the penalty: ``moved`` includes r, and the slopes
+        # and the constant are zero. (Slopes at the points of a path, which shrink with the residuals, then bound each other
+        # better.)
+        residuals: np.ndarray | None = None,
     ) -> None:
         self.A, self.q, self.slopes, self.v, self.constant = A, q, slopes, v.copy(), constant
         self.diagonal, self.origin = np.maximum(linear.squared_norms(A) - np.square(q), 0.0), v
-        self.moved, self.along_q, self.sweeps = np.zeros(A.shape[1]), np.zeros(1), np.zeros(1, dtype=np.intp)
+        self.residuals = np.zeros(A.shape[1]) if residuals is None else residuals
+        self.moved, self.along_q, self.sweeps = self.residuals.copy(), np.zeros(1), np.zeros(1, dtype=np.intp)
+        self.known, self.known_at = slopes.copy() if residuals is None else self.here, self.residuals.copy()
+        self.progress = np.zeros(5)
         self.rows: tuple[np.ndarray, ...] | None = None
         self.prepared = False
 
     def stand(self, v: np.ndarray) -> None:
         """Make v the current point."""
         self.v, way = np.array(v), v - self.origin
-        self.moved, self.along_q = self.A.T @ way, np.array([float(self.q @ way)])
+        self.moved, self.along_q = self.residuals + self.A.T @ way, np.array([float(self.q @ way)])
 
     @property
     def here(self) -> np.ndarray:
@@ -197,10 +312,13 @@ class ColumnModel:
         gap_goal: float,
         most: int,
         deadline: Deadline = NEVER,
+        *,
+        most_free: int = 0,
     ) -> bool:
         """Do rounds of sweeps from a start on, ``most`` sweeps in all; return whether a goal was reached.
 
-        After a few hundredths of a second the deadline is checked, which raises :class:`OutOfTime`.
+        Newton steps are over at most ``most_free`` coordinates. After a few hundredths of a second the deadline is checked, which
+        raises :class:`OutOfTime`.
         """
         from dualnewton.kernels import columns  # loads Numba
         from dualnewton.kernels.rows import Rows
@@ -208,18 +326,20 @@ class ColumnModel:
         compiled, parts = columns.column_rounds, [getattr(penalty, part.name) for part in fields(penalty)]
         self.rows = Rows.of(self.A) if self.rows is None else self.rows
         model = (*self.rows, self.q, self.diagonal, self.slopes, self.v, self.moved, *parts, self.along_q)
+        self.progress[2:] = 0.0, np.inf, 0.0
+        more = self.progress, most_free, self.known, self.known_at, columns.routines()
         end, at_once = (
             int(self.sweeps[0]) + most,
             SWEEPS * max(1, AT_ONCE // (SWEEPS * max(linear.entries(self.A).size, 1))),
         )
         while True:
             limit = min(end, int(self.sweeps[0]) + at_once)
-            arguments = (*model, start, self.constant, goal, gap_goal, limit, self.sweeps)
+            arguments = (*model, start, self.constant, goal, gap_goal, limit, self.sweeps, *more)
             if not self.prepared:  # the types stay the same
                 compiled.prepare(*arguments)
                 self.prepared = True
-            if (reached := bool(compiled(*arguments))) or self.sweeps[0] >= end:
-                return reached
+            if (found := compiled(*arguments)) != 0 or self.sweeps[0] >= end:
+                return bool(found == 1)
             start = self.v
             deadline.check()
 

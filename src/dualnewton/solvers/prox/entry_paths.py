@@ -1,7 +1,7 @@
-"""The walk of ``paths.py`` by coordinate descent over the entries of the features: no matrix of products is formed.
+"""The walk of ``paths.py`` by coordinate descent over the entries of the features: products of those in use alone are formed.
 
-A sweep over the features costs their entries, while their products fill a matrix, whose Cholesky factors cost more than hundreds
-of sweeps: so it is with sparse features, and with more dense ones than rows, of which a Lasso may use nearly as many as there are
+A sweep over the features costs their entries, while their products fill a matrix, whose Cholesky factors cost more than tens of
+sweeps: so it is with sparse features, and with more dense ones than rows, of which a Lasso may use nearly as many as there are
 rows, so that most Newton steps exchange one feature for another. Each model walks by itself, from every fourth strength to the
 next, beginning where the last two models point to; those between start where the two around them interpolate them. Their gaps are
 of second order in the distance of the strengths, so that many of these need no sweep.
@@ -50,10 +50,11 @@ class FromEntries(Paths):
         self.d, self.features = data.d, np.flatnonzero(linear.squared_norms(columns))  # others stay at zero
         if not self.features.size:
             self.features = np.zeros(1, dtype=np.intp)  # a walk needs a feature
-        self._gathering, sparse = gathering, linear.is_sparse(columns)
-        most = crossovers.sparse_sweeps if sparse else crossovers.dense_sweeps
+        self._gathering, most = gathering, crossovers.path_sweeps
         columns = columns if self.features.size == data.d else columns[self.features]
-        self.models = [EntryModel(columns, y, own, most, fit_intercept=fit_intercept) for own in c]
+        self.models = [
+            EntryModel(columns, y, own, most, crossovers.largest_matrix, fit_intercept=fit_intercept) for own in c
+        ]
         self.means = np.stack([model.mean for model in self.models])
         self.target_mean = np.array([model.target_mean for model in self.models])
 
@@ -105,10 +106,12 @@ class FromEntries(Paths):
 class EntryModel:
     """One model: rows and targets times the roots of their weights, and the last points of its walk.
 
-    It takes at most ``most`` sweeps for a strength.
+    It takes at most ``most`` sweeps for a strength, and Newton steps over at most ``most_free`` features.
     """
 
-    def __init__(self, columns: linear.Matrix, y: np.ndarray, c: np.ndarray, most: int, *, fit_intercept: bool) -> None:
+    def __init__(
+        self, columns: linear.Matrix, y: np.ndarray, c: np.ndarray, most: int, most_free: int, *, fit_intercept: bool
+    ) -> None:
         total, d, A = float(c.sum()), columns.shape[0], columns
         if np.any(c != 1.0):
             inside = np.flatnonzero(c)  # a fold leaves rows out
@@ -117,9 +120,8 @@ class EntryModel:
         roots = np.sqrt(c)
         self.mean = np.asarray(A @ roots) / total if fit_intercept else np.zeros(d)
         self.target_mean = float(c @ y) / total if fit_intercept else 0.0
-        targets = roots * (y - self.target_mean)
-        self.squares, self.most = float(targets @ targets), most
-        self.columns = ColumnModel(A, np.sqrt(total) * self.mean, -(A @ targets), np.zeros(d), 0.5 * self.squares)
+        residuals, self.most, self.most_free = roots * (self.target_mean - y), most, most_free
+        self.columns = ColumnModel(A, np.sqrt(total) * self.mean, np.zeros(d), np.zeros(d), 0.0, residuals)
         self.begin(None)
 
     @property
@@ -131,8 +133,7 @@ class EntryModel:
     def losses(self) -> float:
         """½ Σ c (x_iᵀw + b − y_i)² at the current point."""
         columns = self.columns
-        quadratic = float(columns.moved @ columns.moved) - float(columns.along_q[0] ** 2)
-        return max(columns.constant + float(columns.slopes @ columns.v) + 0.5 * quadratic, 0.0)
+        return max(0.5 * float(columns.moved @ columns.moved) - 0.5 * float(columns.along_q[0] ** 2), 0.0)
 
     def begin(self, w: np.ndarray | None) -> None:
         """Go to a point, zero if none is given, from which a walk begins."""
@@ -179,7 +180,8 @@ class EntryModel:
         gap, until = LOOSELY * goal / float(penalty.threshold.max()), Until(ended=is_over)
         try:
             until.check()
-            self.is_slow = not self.columns.descend(penalty.nearest(start), penalty, goal, gap, self.most, until)
+            given = penalty.nearest(start), penalty, goal, gap, self.most, until
+            self.is_slow = not self.columns.descend(*given, most_free=self.most_free)
         except OutOfTime:
             pass
         return self.columns.v
