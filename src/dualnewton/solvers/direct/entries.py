@@ -42,7 +42,8 @@ def swept(
     crossovers, penalty = block.crossovers, Penalty.of(problem)
     if (features := block.kept.get("entries: features")) is None:
         features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
-    limits = most, crossovers.largest_matrix
+    # Dense features are swept only if that is expected to suffice without Newton steps.
+    limits = most, crossovers.largest_matrix if problem.data.profile.sparse else 0
     model = EntryModel(features, y, problem.c, *limits, fit_intercept=problem.fit_intercept)
     strengths: tuple[float, ...] = (1.0,)
     if start is None:

@@ -280,9 +280,9 @@ class ColumnModel:
         slopes: np.ndarray,
         v: np.ndarray,  # (m,) origin o, where the point is at first, within the bounds
         constant: float,  # losses at the origin less slopesᵀo; they matter for the gap alone
-        # (n,) r, if the model is ½‖r + Aᵀ(v − o)‖² less the intercept's part, plus the penalty: ``moved`` includes r, and the slopes
-        # and the constant are zero. (Slopes at the points of a path, which shrink with the residuals, then bound each other
-        # better.)
+        # (n,) r, if the model is ½‖r + Aᵀ(v − o)‖² less the intercept's part, plus the penalty: ``moved`` includes r, and the
+        # slopes and the constant are zero. (Slopes at the points of a path, which shrink with the residuals, then bound each
+        # other better.)
         residuals: np.ndarray | None = None,
     ) -> None:
         self.A, self.q, self.slopes, self.v, self.constant = A, q, slopes, v.copy(), constant
