@@ -42,6 +42,10 @@ ROUNDING = 1e-14
 RESIDUALS = 1e-15
 """A gap below this fraction of the mean |y_i| is rounding of the residuals: if P is this small, margins are about y_i."""
 
+FIT_EPOCHS = 100.0
+"""Epochs after which a fit at one positive scale ends, where steps of Newton's method follow: these need a start, not a solution,
+and rounds on single examples may need 10⁵ epochs for a penalty as weak as the default one."""
+
 STEP_EPOCHS = 1.0
 """Work of a step of Newton's method, in epochs."""
 
@@ -133,6 +137,8 @@ class ScaleSearch(OuterMethod):
         of_model, of_dual = self.problem.factors(known.scales.scale)
         here = known.here
         start = replace(here, w=here.w / of_model, intercept=here.intercept / of_model, alpha=here.alpha / of_dual)
+        if known.scales.scale > 0.0 and self._has_matrix:
+            most = min(most, FIT_EPOCHS - (0.0 if self.inner is None else self.inner.epochs))
         spent = self.advance([start], rng, deadline, most)
         self.known = replace(known, plan=self.inner.plan)
         return spent
@@ -170,12 +176,15 @@ class ScaleSearch(OuterMethod):
         If the best scale is zero, steps are short and each lowers σ by only a few per cent. A fit at one scale finds the best
         scale of its residuals, which may be far lower.
         """
-        unit, here = self.problem.unit, self.known.here
-        has_matrix = steps_jointly(unit.n, unit.d, self.request.tuning)
+        here = self.known.here
         begun = self.known.fits > 0 and self.known.scales.scale > 0.0
-        if not (begun and here.scale and has_matrix) or self.known.slow >= SLOW:
+        if not (begun and here.scale and self._has_matrix) or self.known.slow >= SLOW:
             return None
         return self.problem.stepped(here.w, here.intercept, here.scale)
+
+    @property
+    def _has_matrix(self) -> bool:
+        return steps_jointly(self.problem.unit.n, self.problem.unit.d, self.request.tuning)
 
     def inner_task(self) -> tuple[list[Problem], Request]:
         scale, certificate = self.known.scales.scale, self.known.best.certificate
