@@ -169,6 +169,21 @@ def test_wide_data_do_without_the_joint_step_sooner(monkeypatch):
     assert result.certificate.relative_gap <= 1e-6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_intercept_and_scale_are_found_in_few_passes_over_the_residuals(seed, monkeypatch):
+    """Once steps change P by rounding only, comparing P took 10 halvings, and the search began again from the spread."""
+    problem = make(3000, 5, seed=seed)
+    found = dn.solve(problem, tol=1e-10)
+    calls, sums = [], HuberScaleProblem._sums
+    monkeypatch.setattr(HuberScaleProblem, "_sums", lambda *given: calls.append(1) or sums(*given))
+    again = problem.certified_pair(found.w, found.intercept * (1.0 + 1e-8), found.scale * (1.0 + 1e-8))
+    assert len(calls) <= 4
+    assert again.certificate.relative_gap <= 1e-10
+    calls.clear()
+    assert problem.starting_pair().scale > 0.0
+    assert len(calls) <= 12
+
+
 @pytest.mark.parametrize("method", ["sdna", "sdca"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_rounds_at_one_scale_end_where_newton_steps_can_follow(sparse, method):
