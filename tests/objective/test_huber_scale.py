@@ -15,7 +15,8 @@ import dualnewton as dn
 from dualnewton.objective import huber_scale
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.planning import small
-from dualnewton.solvers.outer.scale_search import FINER, FIT_EPOCHS, FRACTION, Scales, ScaleSearch
+from dualnewton.planning.tuning import DEFAULT
+from dualnewton.solvers.outer.scale_search import FINER, FRACTION, Scales, ScaleSearch
 from dualnewton.solvers.protocol import Request
 from tuned import tuned
 
@@ -191,7 +192,7 @@ def test_rounds_at_one_scale_end_where_newton_steps_can_follow(sparse, method):
     problem = make(300, 20, lam=1e-7, sparse=sparse)
     found = dn.solve(problem, tol=1e-8, method=method, tau=1, max_epochs=1000, random_state=0)
     assert found.status is dn.Status.CONVERGED
-    assert found.n_epochs <= 3 * FIT_EPOCHS
+    assert found.n_epochs <= 3 * DEFAULT.scale_epochs
 
 
 def test_a_scale_that_is_the_rounding_of_the_targets_is_zero():

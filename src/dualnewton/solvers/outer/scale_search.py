@@ -42,10 +42,6 @@ ROUNDING = 1e-14
 RESIDUALS = 1e-15
 """A gap below this fraction of the mean |y_i| is rounding of the residuals: if P is this small, margins are about y_i."""
 
-FIT_EPOCHS = 100.0
-"""Epochs after which a fit at one positive scale ends, where steps of Newton's method follow: these need a start, not a solution,
-and rounds on single examples may need 10⁵ epochs for a penalty as weak as the default one."""
-
 STEP_EPOCHS = 1.0
 """Work of a step of Newton's method, in epochs."""
 
@@ -138,7 +134,8 @@ class ScaleSearch(OuterMethod):
         here = known.here
         start = replace(here, w=here.w / of_model, intercept=here.intercept / of_model, alpha=here.alpha / of_dual)
         if known.scales.scale > 0.0 and self._has_matrix:
-            most = min(most, FIT_EPOCHS - (0.0 if self.inner is None else self.inner.epochs))
+            longest = self.request.tuning.scale_epochs
+            most = min(most, longest - (0.0 if self.inner is None else self.inner.epochs))
         spent = self.advance([start], rng, deadline, most)
         self.known = replace(known, plan=self.inner.plan)
         return spent
