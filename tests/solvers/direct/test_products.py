@@ -207,7 +207,9 @@ def test_several_classes_of_few_thin_rows_take_products_of_more_entries():
     assert dn.plan(wide, tuning=few).family == "conjugate"
     assert dn.plan(dn.Problem(rows, np.sign(labels - 0.5), losses.Logistic(), lam=1e-2), tuning=few).family is None
     tall = sp.csr_array(sp.vstack([rows] * 3))
-    assert not multiplies_entries(dn.Problem(tall, np.tile(labels, 3), losses.Softmax(3), lam=1e-2).data.profile, few, 3)
+    assert not multiplies_entries(
+        dn.Problem(tall, np.tile(labels, 3), losses.Softmax(3), lam=1e-2).data.profile, few, 3
+    )
 
 
 def test_a_weak_penalty_is_left_to_matrices():
