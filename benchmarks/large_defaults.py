@@ -257,7 +257,7 @@ def write_table(rows: list[dict[str, Any]]) -> None:
         lines += ["|---|---|---|---|---|---|---|", *map(line_of, own), ""]
         for row in own:
             for side, whose in (("ours", "ours"), ("theirs", "scikit-learn's")):
-                if side not in row:
+                if side not in row and row[f"{side} ended"] != Outcome.CUT:
                     lines += [f"{row['model']}, {whose}: {row[f'{side} ended']}.", ""]
         if left_out := [model for model in models if (name, model) not in last]:
             lines += [f"Not run: {', '.join(left_out)}.", ""]
