@@ -38,7 +38,7 @@ PER_ROW = 15  # entries per row of CSR data
 
 
 def run(*arguments: str, timeout: float = 120.0, **environment: str) -> dict[str, float] | None:
-    """Run this module in a new interpreter on one thread and return its JSON; None if it fails."""
+    """Run this module in a new interpreter on one thread; return its JSON and its messages of compilation, None if it fails."""
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-m", "benchmarks.fresh", *arguments]
     try:
@@ -47,7 +47,8 @@ def run(*arguments: str, timeout: float = 120.0, **environment: str) -> dict[str
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return None
-    return json.loads(done.stdout.splitlines()[-1])
+    messages = sum(line.startswith("dualnewton: compiling") for line in done.stderr.splitlines())
+    return {**json.loads(done.stdout.splitlines()[-1]), "messages": float(messages)}
 
 
 @dataclass(frozen=True)

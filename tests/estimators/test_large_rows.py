@@ -117,6 +117,15 @@ def test_the_certificate_of_zero_by_labels_is_that_by_rows(name, weighted, fit_i
     assert by_labels.certificate.dual == pytest.approx(by_rows.certificate.dual, abs=1e-13)
 
 
+def test_the_certificate_of_zero_takes_no_product_with_the_data(monkeypatch):
+    rng = np.random.default_rng(3)
+    problem = dn.Problem(rng.standard_normal((300, 4)), rng.standard_normal(300), losses.Squared(), fit_intercept=True)
+    expected = problem.certified_pair(np.zeros(4), float(problem.y.mean())).certificate.primal
+    monkeypatch.setattr(type(problem.data), "times", lambda *_: pytest.fail("a product with the data"))
+    (pair,) = certificates.certify_cold_starts([problem])
+    assert pair.certificate.primal == pytest.approx(expected, rel=1e-14)
+
+
 def test_a_label_that_the_first_rows_do_not_have_is_not_missed():
     y = np.where(np.arange(300) < 299, np.arange(300) % 2, 7.0)
     assert row_sums.label_weights(y, None, 1) is None

@@ -15,6 +15,7 @@ import dualnewton as dn
 from dualnewton.objective import huber_scale
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.planning import small
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.outer.scale_search import FINER, FRACTION, Scales, ScaleSearch
 from dualnewton.solvers.protocol import Request
 from tuned import tuned
@@ -167,6 +168,31 @@ def test_wide_data_do_without_the_joint_step_sooner(monkeypatch):
     monkeypatch.setattr(huber_scale.HuberScaleProblem, "stepped", lambda *_: pytest.fail("a step in all variables"))
     result = dn.solve(make(30, 501), tol=1e-6)
     assert result.certificate.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_intercept_and_scale_are_found_in_few_passes_over_the_residuals(seed, monkeypatch):
+    """Once steps change P by rounding only, comparing P took 10 halvings, and the search began again from the spread."""
+    problem = make(3000, 5, seed=seed)
+    found = dn.solve(problem, tol=1e-10)
+    calls, sums = [], HuberScaleProblem._sums
+    monkeypatch.setattr(HuberScaleProblem, "_sums", lambda *given: calls.append(1) or sums(*given))
+    again = problem.certified_pair(found.w, found.intercept * (1.0 + 1e-8), found.scale * (1.0 + 1e-8))
+    assert len(calls) <= 4
+    assert again.certificate.relative_gap <= 1e-10
+    calls.clear()
+    assert problem.starting_pair().scale > 0.0
+    assert len(calls) <= 12
+
+
+@pytest.mark.parametrize("method", ["sdna", "sdca"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rounds_at_one_scale_end_where_newton_steps_can_follow(sparse, method):
+    """With so weak a penalty the rounds alone took all 1000 epochs, at a relative gap of 0.66."""
+    problem = make(300, 20, lam=1e-7, sparse=sparse)
+    found = dn.solve(problem, tol=1e-8, method=method, tau=1, max_epochs=1000, random_state=0)
+    assert found.status is dn.Status.CONVERGED
+    assert found.n_epochs <= 3 * DEFAULT.scale_epochs
 
 
 def test_a_scale_that_is_the_rounding_of_the_targets_is_zero():

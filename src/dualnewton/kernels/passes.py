@@ -106,7 +106,7 @@ def _evaluate(
                 held if fused else R,
             )  # fmt: skip
             if fused and M > 0:
-                gather(data, columns, starts, low, high, 0, held, blas, room, own)
+                gather(data, columns, starts, low, high, 0, held, blas, room, own, W.size > 0)
         part = next_number(counter)
     give_back(held)
     give_back(unkept)
@@ -121,7 +121,7 @@ def _gather_parts(data, columns, starts, parts, counter, ends, blas, R, shape, G
         own = view(G, part * G.shape[1], shape)
         _clear(own)
         for block in range(parts[part], parts[part + 1]):
-            gather(data, columns, starts, ends[block], ends[block + 1], ends[block], R, blas, room, own)
+            gather(data, columns, starts, ends[block], ends[block + 1], ends[block], R, blas, room, own, False)
         part = next_number(counter)
     give_back(room)
 

@@ -70,7 +70,7 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         alike = problem.offset is None and not w.any()
         kinds = label_weights(problem.y, problem.sample_weight, problem.columns) if alike else None
         if kinds is None:
-            margins = problem.margins(w)
+            margins = problem.o if alike else problem.margins(w)  # w = 0 needs no product with the data
             b = problem.best_intercept_at(margins)
             value, dual = problem.primal_at(margins + np.asarray(b, like=margins), w), problem.dual_at(alpha, bar)
         else:

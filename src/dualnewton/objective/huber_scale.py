@@ -37,8 +37,10 @@ ROUNDING = 1e-12
 STEPS = 50
 """Maximum number of Newton steps (sets of outliers) when minimising over intercept and scale for given residuals."""
 
-STATIONARY = 1e-12
-"""A Newton step for intercept and scale ends the minimisation if it is at most this multiple of the scale."""
+STATIONARY, CLOSE = 1e-12, 1e-7
+"""A Newton step for intercept and scale ends the minimisation if it is at most the first multiple of the scale. One of at most
+the second multiple changes P by rounding only, about its square, and is taken without comparing P, since the dual point has an
+error of first order in the scale."""
 
 CANCELLED = 1e-3
 """Smallest fraction of a sum of squares that may remain after subtraction; below it the remainder is rounding."""
@@ -215,8 +217,10 @@ class HuberScaleProblem(AroundProblem):
         sign(r_i + b) over the outliers divided by the weight of the inliers, and Σ c_i α_i² = Σ c_i gives
         σ² = V/(Σ c_i − ε²·(weight of outliers) − κ²·(weight of inliers)), where V = Σ c_i (r_i − m)² over the inliers.
         """
-        total = float(self.unit.c.sum())
+        total, last = float(self.unit.c.sum()), math.inf
         at = self._sums(r, b, scale)
+        if scale == 0.0:  # no step leaves it
+            return at.primal(self, w), b, scale, False
         for _ in range(STEPS):
             middle = pull = 0.0
             if self.fit_intercept and at.weight > 0.0:
@@ -225,19 +229,21 @@ class HuberScaleProblem(AroundProblem):
             if spread < CANCELLED * at.second:
                 spread = float(np.where(at.outside, 0.0, self.unit.c) @ np.square(r + b - middle))
             left = total - self.epsilon**2 * (total - at.weight) - at.weight * pull**2
-            aim, move = 2.0 * scale, 0.0  # with this many outliers P decreases as σ grows
+            aim, move, length = 2.0 * scale, 0.0, math.inf  # with this many outliers P decreases as σ grows
             if left > 0.0 and at.weight > 0.0:
                 aim = math.sqrt(spread / left)
                 move = -middle - aim * pull if self.fit_intercept else -b
-                if scale > 0.0 and max(abs(aim - scale), abs(move)) <= STATIONARY * scale:
-                    return at.primal(self, w), b, scale, True
+                length = max(abs(aim - scale), abs(move))
+            close = length <= CLOSE * scale
+            if close and (length <= STATIONARY * scale or length >= last):
+                return at.primal(self, w), b, scale, True
             for t in 0.5 ** np.arange(HALVINGS):
                 there, moved = b + t * move, scale + t * (aim - scale)
-                if (found := self._sums(r, there, moved)).losses < at.losses:
+                if (found := self._sums(r, there, moved)).losses < at.losses or close:
                     break
             else:
                 break
-            b, scale, at = there, moved, found
+            b, scale, at, last = there, moved, found, length if close else math.inf
         return at.primal(self, w), b, scale, False
 
     def _sums(self, r: np.ndarray, b: float, scale: float) -> _Sums:

@@ -69,10 +69,14 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
-def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
-    """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices."""
+def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int = 1) -> bool:
+    """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices.
+
+    For several classes and fewer examples than features, the other methods have n×n matrices for each class.
+    """
     thin = profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
-    return thin and profile.d > tuning.product_features and profile.stored <= tuning.product_entries
+    factor = tuning.class_products if columns > 1 and profile.n < profile.d else 1
+    return thin and profile.d > tuning.product_features and profile.stored <= factor * tuning.product_entries
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
@@ -82,7 +86,8 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     compiled.
     """
     n, d, data = problem.n, problem.d, problem.data
-    if not (multiplies_entries(data.profile, tuning) and has_hessian(problem) and data.capabilities.whole):
+    multiplies = multiplies_entries(data.profile, tuning, problem.columns)
+    if not (multiplies and has_hessian(problem) and data.capabilities.whole):
         return False
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):

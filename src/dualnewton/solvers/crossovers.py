@@ -26,6 +26,9 @@ class Crossovers:
     # Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps
     # too.
     round_steps: int = 16
+    # Epochs after which a fit of Huber's regression at one positive scale ends, where Newton steps in all variables follow:
+    # these need a start, not a solution, for which rounds may need 1e5 epochs if the penalty is as weak as the default one.
+    scale_epochs: float = 100.0
     # Steps on one dense block
     # Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of
     # the rows remains, and if they have so many entries.

@@ -151,6 +151,9 @@ class ScaleSearch(OuterMethod):
         of_model, of_dual = self.problem.factors(known.scales.scale)
         here = known.here
         start = replace(here, w=here.w / of_model, intercept=here.intercept / of_model, alpha=here.alpha / of_dual)
+        if known.scales.scale > 0.0 and self._has_matrix:
+            longest = self.request.tuning.scale_epochs
+            most = min(most, longest - (0.0 if self.inner is None else self.inner.epochs))
         spent = self.advance([start], rng, deadline, most)
         self.known = replace(known, plan=self.inner.plan)
         return spent
@@ -187,10 +190,9 @@ class ScaleSearch(OuterMethod):
         If the best scale is zero, steps are short and each lowers σ by only a few per cent. A fit at one scale finds the best
         scale of its residuals, which may be far lower.
         """
-        unit, here = self.problem.unit, self.known.here
-        has_matrix = steps_jointly(unit.n, unit.d, self.request.tuning)
+        here = self.known.here
         begun = self.known.fits > 0 and self.known.scales.scale > 0.0
-        if not (begun and here.scale and has_matrix) or self.known.slow >= SLOW:
+        if not (begun and here.scale and self._has_matrix) or self.known.slow >= SLOW:
             return None
         return self.problem.stepped(here.w, here.intercept, here.scale)
 
@@ -237,6 +239,11 @@ class ScaleSearch(OuterMethod):
     def unfinished(self, k: int) -> WholePoint | None:
         at = self.known.inside
         return super().unfinished(k) if at is None else WholePoint(dict(zip(MODEL, self._terms.model(at), strict=True)))
+
+    @property
+    def _has_matrix(self) -> bool:
+        """Whether Newton steps in all variables are affordable."""
+        return steps_jointly(self.problem.unit.n, self.problem.unit.d, self.request.tuning)
 
     def inner_task(self) -> tuple[list[Problem], Request]:
         scale, certificate = self.known.scales.scale, self.known.best.certificate
