@@ -19,6 +19,7 @@ from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.planning.working_sets import is_thin, visits_entries
+from dualnewton.solvers.primal.single_precision import mean_noise
 
 LARGE = 1e15
 """Norm of X up to which, and inverse of that from which on, products with dense rows in float32 neither overflow nor vanish."""
@@ -104,8 +105,15 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
         return False
     if not has_hessian(problem) or not problem.data.capabilities.whole or _takes_newton(problem, tuning):
         return False
-    in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
-    return in_range and _directions(problem, tuning) >= tuning.fewest_products
+    if not 1.0 / LARGE <= problem.data.norm <= LARGE or _loses_digits(problem, tuning):
+        return False
+    return _directions(problem, tuning) >= tuning.fewest_products
+
+
+def _loses_digits(problem: Any, tuning: Tuning) -> bool:
+    """Whether products in float32 lose the ridge of least squares: neither conjugate gradients nor L-BFGS would end."""
+    ratio = problem.data.norm**2 / (problem.lam * problem.n * problem.d)
+    return problem.loss.curvature is Curvature.CONSTANT and mean_noise(ratio, problem.d) > tuning.single_noise
 
 
 def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
