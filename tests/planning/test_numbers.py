@@ -90,7 +90,7 @@ ALLOWED = {
         GAIN GROWTH HALVED INACTIVE INSIDE KEPT LAST LEAST LEAST_DAMPING LEAST_SECANT LONGEST MEMORY MORE NARROWER REACH RIPE
         SHORT SHRINK SHRINKS SLOWLY SPREAD START STEEP STRONG SUFFICIENT SWEEPS WIDTH WILDER WORSE""",
     "statistics: how many samples estimate a mean, when estimates are trusted": """
-        CANDIDATES ENOUGH EVEN EXACT FEW HOPELESS NOTICED OBSERVED RARE REFINED ROUGH""",
+        CANDIDATES ENOUGH EVEN EXACT FEW HOPELESS LIFTED NOTICED OBSERVED RARE REFINED ROUGH""",
     "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST",
     "work that is counted, in epochs": "PASSES STEP_EPOCHS",
     "pieces of work between two looks at the deadline, or in a cache": """

@@ -85,3 +85,30 @@ def test_several_models_of_a_dense_block_are_fitted_by_conjugate_gradients_too()
     model = dn.LinearSVC().fit(X, y)
     assert model.plan_.family == "conjugate"
     assert max(each.relative_gap for each in model.certificate_) <= model.tol
+
+
+def test_least_squares_whose_ridge_float32_would_lose_begins_by_no_products_in_it():
+    """They took twenty products before the loop began again."""
+    rng = np.random.default_rng(0)
+    X = np.exp(rng.standard_normal((970, 376)))
+    y, lam = rng.standard_normal(970), 1.0 / 970
+    plan = small_plan(dn.Problem(X, y, dn.losses.Squared(), lam=lam), "auto", "auto")
+    assert plan.family == "conjugate"
+    assert small_plan(dn.Problem(1e4 * X, y, dn.losses.Squared(), lam=lam), "auto", "auto") is None
+
+
+@pytest.mark.parametrize("loss", [dn.losses.Logistic(), dn.losses.SquaredHinge()])
+def test_many_sparse_rows_for_each_feature_are_solved_by_products_with_a_weak_penalty_too(loss):
+    """The bound of their number by the trace is far too large there: a trial of dual rounds took up to four times as long."""
+    X = sp.random(4000, 300, 0.05, format="csr", random_state=0)
+    X.data[:] = 4.0
+    rng = np.random.default_rng(0)
+    y = np.where(X @ rng.standard_normal(300) + 8.0 * rng.standard_normal(4000) > 0.0, 1.0, -1.0)
+    problem = dn.Problem(X, y, loss, lam=1.0 / 4000, fit_intercept=True)
+    plan = small_plan(problem, "auto", "auto")
+    assert plan is not None
+    assert plan.family == "conjugate"
+    result = dn.solve(problem, tol=1e-4)
+    assert result.converged
+    assert result.n_epochs < 40
+    assert result.plan.family == "conjugate"

@@ -366,3 +366,26 @@ def test_the_speed_of_a_long_run_is_known_from_few_of_its_steps():
     assert history[-1][0] == 5000.0
     assert 2000.0 <= history[0][0] <= 2600.0
     assert course._pace() == pytest.approx(-math.log(0.999))
+
+
+def test_outputs_that_share_a_hessian_are_planned_by_newton_where_one_takes_dual_rounds():
+    """Rounds are done for each output; there were as many epochs for three outputs as for one in the prediction."""
+    X = np.random.default_rng(0).standard_normal((1000, 2500)).astype(np.float32)
+    problem = dn.Problem(X, X[:, 0], losses.Squared(), lam=1.0 / 1000, fit_intercept=True)
+    one, three = Facts.of(problem), Facts.of(problem, models=3)
+    assert predicted(three)["sdna"] > 2.8 * predicted(one)["sdna"]
+    assert predicted(three)["newton"] < 1.1 * predicted(one)["newton"]
+    assert dn.plan(problem).method == "sdna"
+    assert dn.plan(problem, models=3).method == "newton"
+    weighted = replace(problem, sample_weight=np.linspace(0.5, 1.5, 1000))
+    assert predicted(Facts.of(weighted, models=3)) == predicted(Facts.of(weighted))
+
+
+def test_a_hessian_in_single_precision_is_predicted_at_half_the_cost():
+    X = np.random.default_rng(0).standard_normal((4000, 700))
+    problem = dn.Problem(X, X[:, 0], losses.Squared(), lam=1.0 / 4000)
+    costs = Facts.of(problem).matrix_costs
+    assert costs.single
+    whole = replace(costs, single=False)
+    assert 0.5 < costs.outer(4000, costs.pairs)[0] / whole.outer(4000, whole.pairs)[0] < 0.6
+    assert not Facts.of(replace(problem, lam=1e-9)).matrix_costs.single  # the ridge would be lost

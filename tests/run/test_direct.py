@@ -128,3 +128,50 @@ def test_a_direct_solver_that_misses_the_tolerance_is_not_called_again(monkeypat
     assert result.converged
     assert calls == [1e-8]
     assert "the direct solution missed tol" in result.plan.reason
+
+
+# Where w = 0 is the solution ------------------------------------------------------------------------------------------------
+
+ROWS = np.random.default_rng(8).standard_normal((1500, 800))  # too many entries for a direct solver
+STRONG = {
+    "lasso": dn.Lasso(alpha=1.0),
+    "positive": dn.Lasso(alpha=1.0, positive=True),
+    "elastic net": dn.ElasticNet(alpha=2.0),
+    "several outputs": dn.MultiTaskLasso(alpha=2.0),
+    "logistic": dn.LogisticRegression(C=1e-5, l1_ratio=1.0),
+}
+
+
+def targets_of(name):
+    if name == "several outputs":
+        return ROWS[:, :2] + 3.0
+    return (ROWS[:, 0] > 0.0) * 1 if name == "logistic" else 0.5 * ROWS[:, 0] + 3.0
+
+
+@pytest.mark.parametrize("name", STRONG)
+def test_a_model_without_features_takes_neither_a_plan_nor_a_step(name, monkeypatch):
+    """The slopes at w = 0 show it before: these fits took a Gram matrix of all features, or several passes."""
+    y, planned = targets_of(name), []
+    monkeypatch.setattr(loop, "run_plan", lambda *_: planned.append(1))
+    model = STRONG[name].fit(ROWS, y)
+    assert not model.coef_.any()
+    assert model.plan_.method == "none"
+    assert not planned
+    assert model.certificate_.rounding is not None
+    assert model.certificate_.relative_gap <= model.tol
+    if name != "logistic":
+        np.testing.assert_allclose(model.intercept_, y.mean(axis=0), rtol=1e-12)
+
+
+def test_a_weaker_penalty_and_a_chosen_method_are_planned():
+    y = targets_of("lasso")
+    weaker = dn.Lasso(alpha=0.3).fit(ROWS, y)
+    assert np.flatnonzero(weaker.coef_).tolist() == [0]
+    assert weaker.plan_.method == "newton"
+    chosen = dn.Lasso(alpha=1.0, solver="newton").fit(ROWS, y)
+    assert not chosen.coef_.any()
+    assert chosen.plan_.method == "newton"
+    told = []
+    seen = dn.Lasso(alpha=1.0, callback=told.append).fit(ROWS, y)
+    assert not seen.coef_.any()
+    assert told

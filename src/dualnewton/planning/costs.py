@@ -35,6 +35,7 @@ class Costs(Profile):
     # Rates for a few rows gathered in memory: those of the processor, even if a GPU reads the data.
     gathered: Rates = DEFAULT.rates
     columns: int = 1  # columns of margins of the model, such as the classes of softmax
+    single: bool = False  # whether the products of d×d matrices are expected to be in float32, where that is considered
 
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
@@ -136,9 +137,25 @@ class Costs(Profile):
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
         """Return the seconds of Σ a aᵀ over rows with ``pairs`` pairs of entries, and whether pair by pair is cheapest."""
         rates = self.tuning.rates
-        expanded = rows * self.d * (rates.expanded_entry + 0.5 * self.d / rates.multiply)
+        multiplied = 0.5 * self.d / rates.multiply
+        expanded = rows * self.d * (rates.expanded_entry + multiplied)
         one_by_one = pairs * rates.sparse_pair if self.by_entry else math.inf
-        return min(expanded, one_by_one), one_by_one < expanded
+        if one_by_one < expanded:
+            return one_by_one, True
+        if self.single and self._is_large(rows):
+            expanded = rows * self.d * (rates.expanded_entry + multiplied / rates.single_speed)
+        return expanded, False
+
+    def _is_large(self, rows: float) -> bool:
+        return rows * self.d**2 >= self.tuning.single_products
+
+    def considers_single(self, rows: float) -> bool:
+        """Whether a Gram matrix of this many rows is large enough to consider single precision, if that is faster.
+
+        A sum over pairs of stored entries is in double precision in any case.
+        """
+        faster = self._is_large(rows) and self.tuning.rates.single_speed > 1.0
+        return faster and not self.by_pairs(rows, rows / self.n * self.pairs)
 
     @cached_property
     def epoch(self) -> float:

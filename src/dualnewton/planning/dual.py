@@ -60,7 +60,7 @@ def sdna_cost(facts: Facts) -> float:
 
 def _compiled_cost(facts: Facts) -> float:
     epochs = expected_epochs(facts.difficulty, facts.tuning)
-    return epochs * facts.costs.epoch + facts.tuning.certificate_passes * facts.costs.data_pass
+    return facts.outputs * epochs * facts.costs.epoch + facts.tuning.certificate_passes * facts.data_pass
 
 
 def _numpy_cost(facts: Facts, size: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint, methods_for
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.planning.working_sets import walks
+from dualnewton.solvers.primal.single_precision import EXACT, mean_noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +29,10 @@ class Facts:
     # 1). For a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0 and its best intercept, and γ = 1.
     conditioning: float
     near: bool = False  # whether the run starts from the solution of a similar problem
+    models: int = 1  # number of similar problems that are solved together
 
     @classmethod
-    def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False) -> Facts:
+    def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False, models: int = 1) -> Facts:
         """Measure the problem on a sample of its rows."""
         costs = Costs.of(problem.data.profile, tuning)
         some = every(costs.n, tuning.norm_sample)
@@ -46,7 +48,7 @@ class Facts:
         # Squares may overflow to infinity or NaN.
         worst = tuning.largest_conditioning
         conditioning = 1.0 + mean / scale if mean < worst * scale else worst
-        return cls(problem, costs, conditioning, near)
+        return cls(problem, costs, conditioning, near, models)
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -149,9 +151,23 @@ class Facts:
         return self.problem.loss.curvature is Curvature.PIECEWISE
 
     @cached_property
+    def outputs(self) -> int:
+        """The number of models that share one Hessian, so that its cost does not grow with them; else the cost is per model."""
+        return self.models if self.quadratic and self.problem.sample_weight is None else 1
+
+    @cached_property
     def data_pass(self) -> float:
-        """The cost of a pass: margins, losses and gradients of all columns of the model."""
-        return self.sketch_costs.data_pass
+        """The cost of a pass: margins, losses and gradients of all columns of the model, and of all outputs."""
+        return self.sketch_costs.data_pass if self.outputs == 1 else self.costs.with_columns(self.outputs).data_pass
+
+    @cached_property
+    def matrix_costs(self) -> Costs:
+        """The costs of d×d matrices: in single precision, if that is expected to change the curvature by little.
+
+        The mean entry of the diagonal is γ⁻¹ Σ c_i‖a_i‖²/d, and the ridge λn.
+        """
+        noise = mean_noise((self.conditioning - 1.0) * self.costs.n / self.costs.d, self.costs.d)
+        return replace(self.sketch_costs, single=True) if noise <= EXACT else self.sketch_costs
 
     @cached_property
     def sketch_costs(self) -> Costs:

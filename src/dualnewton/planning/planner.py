@@ -120,7 +120,7 @@ def general_plan(
         if takes_rounds(problem, method):
             return _rounds(problem, method, tau, near=near, tuning=tuning)
         return _smoothed(problem, method, tau, models=models, near=near, tuning=tuning)
-    facts = Facts.of(problem, tuning, near=near)
+    facts = Facts.of(problem, tuning, near=near, models=models)
     if not problem.loss.has_dual_rounds:
         return _without_dual_rounds(facts, method, tau)
     chosen = _automatic(facts, tau, models) if method == "auto" else PLANS[method](facts, tau)

@@ -51,9 +51,9 @@ def newton_cost(facts: Facts) -> float:
     if facts.matrix_free:
         passes = sketched_passes(facts, costs.first_sketch)
         return newton_by_products(facts, steps, passes) + tuning.certificate_passes * costs.data_pass
-    every = costs.sketch(costs.n)
+    every = facts.matrix_costs.sketch(costs.n)
     later = costs.added(tuning.changed_rows * costs.n) if facts.in_pieces and costs.n >= costs.d else every
-    return (steps + tuning.certificate_passes) * costs.data_pass + every + (steps - 1.0) * later
+    return (steps + tuning.certificate_passes) * facts.data_pass + every + (steps - 1.0) * later
 
 
 def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
@@ -151,7 +151,8 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
         by_diagonal = _diagonal_passes(facts)
         needed = tuning.sketch_needed if _needs_sketch(facts) else 0.0
         passes, sketches, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed, needed * steps
-    return (passes + tuning.certificate_passes) * costs.data_pass + sketches * costs.sketch(rows) + steps
+    every = facts.data_pass
+    return (passes + tuning.certificate_passes) * every + sketches * facts.matrix_costs.sketch(rows) + steps
 
 
 def expected_ihs_cost(facts: Facts, rows: int) -> float:

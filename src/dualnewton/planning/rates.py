@@ -48,8 +48,7 @@ class Rates:
     # threads take, whose rounds are independent. With it, ten models of 125000×100000 are fitted by rounds in 16 threads.
     round_scaling: float = 0.08
     model_scaling: float = 0.8
-    # Whether matrix products in float32 take less time than in float64: half the time on a core.
-    single_is_faster: bool = True
+    single_speed: float = 2.0  # factor by which matrix products in float32 are faster than in float64
 
     def on(self, threads: float, models: int = 1) -> Rates:
         """Return the rates for a number of threads, which share the dual rounds of ``models`` models; calls use one thread."""
@@ -98,7 +97,7 @@ GPU = Rates(
     margin=1e-11,
     call=1.3e-3,
     drawn_row=2e-11,
-    single_is_faster=False,
+    single_speed=1.0,
 )
 """Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
 

@@ -50,12 +50,14 @@ class Sketching(Decisions):
 
         A sum over pairs of stored entries is in double precision in any case.
         """
-        costs, tuning = self.costs, self.costs.tuning
-        large = rows * costs.d**2 >= tuning.single_products
-        return large and tuning.rates.single_is_faster and not costs.by_pairs(rows, rows / costs.n * costs.pairs)
+        return self.costs.considers_single(rows)
 
     def refines(self, rows: int, products: int) -> bool:
         return products * (self.costs.data_pass + self.costs.applied(rows)) < self.costs.sketch(rows)
+
+    def corrects(self, outputs: int) -> bool:
+        # Single precision saves half the time of the matrix of all rows.
+        return self.refines(self.costs.n, 2 * self.costs.tuning.correcting_products * outputs)
 
     @property
     def updated_share(self) -> float:

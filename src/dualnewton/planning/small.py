@@ -8,20 +8,25 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE, SINGLE, Costs, is_small
-from dualnewton.planning.eligible import has_hessian, is_joint, is_piecewise_linear
+from dualnewton.planning.eligible import has_hessian, is_piecewise_linear
 from dualnewton.planning.facts import every, first_margins
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
+from dualnewton.planning.small_thresholds import (
+    takes_entries,
+    takes_joint,
+    takes_proximal,
+    takes_sweeps,
+    takes_thresholds,
+    with_sweeps,
+)
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import is_thin, selects_features, visits_entries
-from dualnewton.solvers.direct.thresholds import sweeps_worth
+from dualnewton.solvers.primal.single_precision import mean_noise
 
 LARGE = 1e15
 """Norm of X up to which, and inverse of that from which on, products with dense rows in float32 neither overflow nor vanish."""
@@ -112,9 +117,16 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
         return False
     if not (has_hessian(problem) and problem.data.capabilities.whole):
         return False
-    in_range = 1.0 / LARGE <= problem.data.norm <= LARGE
+    if not 1.0 / LARGE <= problem.data.norm <= LARGE or _loses_digits(problem, tuning):
+        return False
     fewest = tuning.fewest_products * (2 if problem.loss.curvature is Curvature.CONSTANT else 1)
-    return in_range and _directions(problem, tuning) >= fewest
+    return _directions(problem, tuning) >= fewest
+
+
+def _loses_digits(problem: Any, tuning: Tuning) -> bool:
+    """Whether products in float32 lose the ridge of least squares: neither conjugate gradients nor L-BFGS would end."""
+    ratio = problem.data.norm**2 / (problem.lam * problem.n * problem.d)
+    return problem.loss.curvature is Curvature.CONSTANT and mean_noise(ratio, problem.d) > tuning.single_noise
 
 
 def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
@@ -255,73 +267,6 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     return d <= max(tuning.one_block_features, min(n / tuning.joint_scale_rows, tuning.joint_scale_features))
 
 
-def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block: least squares with a threshold for each feature.
-
-    Sparse features are moved by their entries, except for data so small that nothing is compiled. More features than examples
-    would take many linear systems in NumPy, and compile earlier.
-    """
-    share = tuning.wide_walk_share if problem.d > problem.n else 1.0
-    if problem.data.profile.sparse and problem.n * problem.d > share * tuning.small_entries:
-        return False
-    return problem.loss.curvature is Curvature.CONSTANT and _takes_proximal(problem, tuning)
-
-
-def _takes_entries(problem: Any, tuning: Tuning) -> bool:
-    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature."""
-    few = problem.columns == 1 and problem.data.profile.stored <= tuning.entry_fit
-    quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
-    return few and quadratic and visits_entries(problem.data, tuning)
-
-
-def _takes_sweeps(problem: Any, tuning: Tuning) -> bool:
-    """Whether dense features beyond one block are moved one by one: least squares with a threshold for each feature.
-
-    On one block, "thresholds" decides it, which has the slopes at w = 0 anyway.
-    """
-    n, d = problem.n, problem.d
-    if problem.columns > 1 or not tuning.direct_entries < n * d <= tuning.swept_entries:
-        return False
-    return problem.data.capabilities.whole and selects_features(problem) and _sweeps(problem, tuning) > 0
-
-
-def _sweeps(problem: Any, tuning: Tuning) -> int:
-    """Return how many sweeps over dense features are tried."""
-    form, pull = problem.regularizer.form, -problem.slopes_at_zero
-    allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0
-    pulled = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
-    return sweeps_worth(problem, pull, pulled, tuning)
-
-
-def _with_sweeps(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
-    """Return the plan with the number of sweeps."""
-    return replace(plan, directions=_sweeps(problem, tuning))
-
-
-def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
-    return problem.columns == 1 and _expands(problem, tuning) and problem.regularizer.form.has_thresholds
-
-
-def _expands(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block: sparse ones only of small data, or if they are not thin."""
-    small = is_small(tuning, problem.n, problem.d) or not is_thin(Costs.of(problem.data.profile, tuning))
-    return small and problem.data.capabilities.whole
-
-
-def _takes_joint(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block: several outputs with a threshold for each feature.
-
-    With a ridge term and more features than examples, so many coefficients are nonzero that coordinate descent costs less.
-    """
-    if not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
-        return False
-    form = problem.regularizer.form
-    if problem.d > problem.n and problem.regularizer.strongly_convex:
-        return False
-    return bool(form.joint and form.has_thresholds and _expands(problem, tuning))
-
-
 WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
 WIDE_CLASSES = (
     "L-BFGS from a Hessian that the classes share, on the span of the rows: there are fewer examples than features"
@@ -376,28 +321,28 @@ FAMILIES = {
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
-        _takes_thresholds,
+        takes_thresholds,
         "newton",
         "Newton's method on the nonzero features, or coordinate descent, on one dense block of rows",
     ),
     "sweeps": Family(
-        _takes_sweeps,
+        takes_sweeps,
         "newton",
         "coordinate descent over features that explain the targets nearly independently of each other",
         dense=None,
         alone=True,
-        completed=_with_sweeps,
+        completed=with_sweeps,
         solver="entries",
     ),
     "entries": Family(
-        _takes_entries,
+        takes_entries,
         "newton",
         "extrapolated coordinate descent over the stored entries of the features",
         dense=False,
     ),
-    "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
+    "proximal": Family(takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
     "joint": Family(
-        _takes_joint, "newton", "Newton's method on the nonzero features of all outputs, on one dense block of rows"
+        takes_joint, "newton", "Newton's method on the nonzero features of all outputs, on one dense block of rows"
     ),
 }
 """The direct solvers, by the name of their family; the first that can solve a problem is used."""

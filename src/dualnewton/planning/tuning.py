@@ -49,9 +49,9 @@ class Tuning(Crossovers):
     # dependent, 1.8 times.
     product_rows: float = 2.5
     fewest_products: int = 20
-    # Factor by which the conjugate gradients on sparse rows are predicted to be too many: frequent features have most of the
-    # trace of their Hessians.
-    product_optimism: float = 2.0
+    # Factor by which the conjugate gradients on sparse rows, no fewer than features, are predicted to be too many: frequent
+    # features have most of the trace of their Hessians, and with many rows for each feature the eigenvalues lie close together.
+    product_optimism: float = 12.0
     # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
     # solved roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0
@@ -135,7 +135,7 @@ class Tuning(Crossovers):
     # passes it then takes; the share of badly conditioned runs that need a sketch later; and the multiple of these passes
     # that the bound of conjugate gradients exceeds in a badly conditioned run.
     diagonal_passes: float = 25.0
-    sketch_needed: float = 1.0 / 3.0
+    sketch_needed: float = 0.8
     slow_diagonal: float = 4.0
     # For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     changed_rows: float = 0.1
@@ -259,6 +259,8 @@ class Tuning(Crossovers):
     moment_features: int = 256
     # Least number of multiplications of a Gram matrix for which single precision is considered.
     single_products: float = float(1 << 22)
+    # Products with X that correct a solve with a matrix in single precision for one output, where the ridge is too small for it.
+    correcting_products: int = 3
     # Working sets
     # For quadratic losses, whose matrix is computed once, and for sparse rows, of which the matrix of some features
     # costs more per entry than that of all, all features are used up to this multiple of those whose matrix costs a

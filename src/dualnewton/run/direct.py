@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dualnewton.objective.certificates import certify_cold_starts
+import numpy as np
+
+from dualnewton.objective.certificates import certify_cold_starts, certify_models
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.small import takes_starts
 from dualnewton.run.methods import direct_solver
@@ -37,7 +39,9 @@ def solved_directly(
     if not starts or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS or began >= deadline:
         return [], []
     plan = direct_plan_for(problems, request)
-    if plan is None or not (request.cold or takes_starts(plan)):
+    if plan is None:
+        return (_solved_at_zero(problems, request) if request.cold else []), []
+    if not (request.cold or takes_starts(plan)):
         return [], []
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
     found = solve(problems, block, starts, tol=request.tol, most=MOST_STEPS, deadline=deadline)
@@ -73,6 +77,31 @@ def _solved_by_constants(problems: Sequence[Any], request: Request) -> list[Resu
     plan = Plan("none", 0, "the starting point meets tol")
     proofs = [proved(problem, pair, request.tol) for problem, pair in zip(problems, pairs, strict=True)]
     return [direct_result(proof, request.tol, plan, epochs=0.0, model=k) for k, proof in enumerate(proofs)]
+
+
+def _solved_at_zero(problems: Sequence[Any], request: Request) -> list[Result]:
+    """Return the results if w = 0 meets the tolerance for all problems, since no slope exceeds its threshold; else none.
+
+    A plan and the first step of any method would cost more than the slopes, which are kept for them, and the certificate.
+    """
+    first = problems[0]
+    if request.method != "auto" or request.tau != "auto" or first.scheme is not None:
+        return []
+    able = first.data.capabilities.whole and first.data.capabilities.local
+    if not (able and first.regularizer.form.has_thresholds and all(map(_is_zero, problems))):
+        return []
+    intercepts = [problem.best_intercept_without_features() for problem in problems]
+    zeros = [np.zeros((each.columns, each.d) if each.columns > 1 else each.d) for each in problems]
+    pairs = certify_models(problems, zeros, intercepts, tol=request.tol)
+    if not all(pair.certificate.rounding is not None and pair.certificate.meets(request.tol) for pair in pairs):
+        return []
+    plan = Plan("none", 0, "the starting point meets tol")
+    return [direct_result(pair, request.tol, plan, model=k) for k, pair in enumerate(pairs)]
+
+
+def _is_zero(problem: Any) -> bool:
+    """Whether w = 0 with its best intercept b is a minimiser, up to rounding: g*(ᾱ) = 0 = g(0) for α_i = −φ′(b + o_i)."""
+    return bool(problem.g.conjugate(problem.slopes_at_zero.T / (-problem.lam * problem.n)) == 0.0)
 
 
 def _is_constant(problem: Any, request: Request) -> bool:

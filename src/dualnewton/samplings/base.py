@@ -51,6 +51,9 @@ class IndexBlock:
 
     def pieces(self, rounds: int) -> Iterator[IndexBlock]:
         """Cut the block into blocks of at most ``rounds`` sets."""
+        if 0 < len(self) <= rounds:
+            yield self
+            return
         for first in range(0, len(self), rounds):
             starts = self.starts[first : first + rounds + 1]
             yield IndexBlock(self.indices[starts[0] : starts[-1]], starts - starts[0])

@@ -10,6 +10,7 @@ from dualnewton.matrix import MemoryData
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal import single_precision
+from dualnewton.solvers.primal.curvature import ConjugateGradients
 from dualnewton.solvers.primal.newton import Descent
 from dualnewton.solvers.primal.sketching import Sketches
 from tuned import tuned
@@ -84,8 +85,8 @@ def test_collinear_features_are_no_harder(lam, loss):
 
 @pytest.mark.parametrize(
     ("lam", "expected"),
-    [(1.0, [True]), (0.01, [True]), (1e-6, [False])],
-    ids=["exact enough", "corrected by conjugate gradients", "not tried"],
+    [(1.0, [True]), (0.01, [True]), (1e-6, [True])],
+    ids=["exact enough", "corrected by conjugate gradients", "corrected since the features are independent"],
 )
 def test_least_squares_sum_one_matrix_whatever_the_precision_that_the_penalty_allows(lam, expected):
     told = Told(X)
@@ -111,3 +112,61 @@ def test_sums_beyond_the_range_of_single_precision_are_not_tried(scale):
     assert result.certificate.relative_gap <= 1e-6
     usual = dn.solve(dn.Problem(X, Y, losses.Squared(), lam=1e-3), method="newton", tol=1e-6, tuning=ALWAYS)
     assert result.certificate.primal == pytest.approx(usual.certificate.primal, rel=1e-5)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The precision of each Gram matrix that a run asks for."""
+    found, usual = [], MemoryData.weighted_gram
+
+    def told(self, weights, indices=None, *, single=False, **options):
+        found.append(single)
+        return usual(self, weights, indices, single=single, **options)
+
+    monkeypatch.setattr(MemoryData, "weighted_gram", told)
+    return found
+
+
+def solved(rows, y, tol=1e-6):
+    problem = dn.Problem(rows, y, losses.Squared(), lam=1.0 / len(y), fit_intercept=True)
+    result = dn.solve(problem, method="newton", tol=tol)
+    assert result.converged
+    return result
+
+
+def test_features_of_different_scales_are_summed_in_single_precision_and_corrected(asked):
+    """The ridge is far below the noise of single precision there; independent features need it not."""
+    rng = np.random.default_rng(2)
+    rows = np.exp(rng.standard_normal((3000, 500))) * 10.0 ** rng.integers(-2, 5, 500)
+    y = rows @ (rng.standard_normal(500) / rows.std(axis=0)) + rng.standard_normal(3000)
+    w = solved(rows, y).w
+    assert asked == [True]
+    centred = rows - rows.mean(axis=0)
+    scale = rows.std(axis=0)
+    exact = np.linalg.lstsq(np.vstack([centred / scale, np.diag(1.0 / scale)]), np.append(y - y.mean(), np.zeros(500)))
+    np.testing.assert_allclose(w * scale, exact[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("mean", [300.0, 2000.0])
+def test_features_that_are_nearly_constant_are_not_left_to_single_precision(mean, asked):
+    """Its noise makes the matrix indefinite: no number of steps with it, corrected or not, would end."""
+    rng = np.random.default_rng(2)
+    solved(rng.standard_normal((3000, 500)) + mean, rng.standard_normal(3000))
+    assert not asked[-1]
+
+
+def test_a_matrix_in_single_precision_near_its_limit_is_corrected_instead_of_computed_again(asked):
+    """Features of few factors, as in spectra, have a diagonal of n times their number."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((4000, 70)) @ rng.standard_normal((70, 700)) + 0.01 * rng.standard_normal((4000, 700))
+    solved(rows, rows @ rng.standard_normal(700) / rows.std() + rng.standard_normal(4000), tol=1e-4)
+    assert asked == [True]
+
+
+def test_corrections_that_fail_are_followed_by_double_precision(asked, monkeypatch):
+    """Conjugate gradients may need more products than were predicted: the next step has the exact matrix."""
+    rng = np.random.default_rng(2)
+    rows = np.exp(rng.standard_normal((3000, 500))) * 10.0 ** rng.integers(-2, 5, 500)
+    monkeypatch.setattr(ConjugateGradients, "solve", lambda self, g: 0.5 * self.near.solve(g))
+    solved(rows, rng.standard_normal(3000))
+    assert asked == [True, False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ class CompiledEngine(Engine):
     def _shares(self) -> np.ndarray:
         """Return the first models of the shares of threads, followed by K."""
         K = len(self.problems)
-        return np.linspace(0, K, min(K, 1 + workers().helpers) + 1).astype(np.intp)
+        return _ends_of(K, min(K, 1 + workers().helpers))
 
     def run(self, block: IndexBlock, deadline: float = math.inf) -> None:  # noqa: ARG002 (compiled blocks take microseconds)
         if not len(block):
@@ -178,7 +178,7 @@ class CompiledEngine(Engine):
     def end_epoch(self) -> None:
         # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).
         models = self.models
-        for k in np.flatnonzero(models.b_curvature):
+        for k in range(len(self.problems)) if self.rho > 0.0 else ():
             models.b[k] += models.b_curvature[k] * float((models.c[k] * models.alpha[k]).sum())
 
     def restart(self, k: int, alpha: np.ndarray) -> None:
@@ -194,7 +194,8 @@ class CompiledEngine(Engine):
 
     def active(self) -> np.ndarray:
         """Return the examples that are active for any of the models."""
-        return np.flatnonzero(self.models.active.any(axis=0))
+        active = self.models.active
+        return np.nonzero(active[0] if len(active) == 1 else active.any(axis=0))[0]
 
     def residual(self, k: int) -> float:
         value = float(self.models.residual[k]) / self.problems[k].n
@@ -254,6 +255,12 @@ _EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 _NO_DRAWS = np.empty(0, dtype=np.uint32)
 """No random numbers, likewise."""
+
+
+@lru_cache(maxsize=64)
+def _ends_of(models: int, shares: int) -> np.ndarray:
+    """Return the first models of equal shares, followed by their number; each sweep asks for them."""
+    return np.linspace(0, models, shares + 1).astype(np.intp)
 
 
 def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -> np.ndarray:

@@ -81,6 +81,9 @@ class Decisions(Protocol):
     def refines(self, rows: int, products: int) -> bool:
         """Whether this many products with the Hessian of all rows cost less than its sum over ``rows`` rows."""
 
+    def corrects(self, outputs: int) -> bool:
+        """Whether products that correct solves with a matrix in single precision, for each output, cost less than it saves."""
+
     @property
     def updated_share(self) -> float:
         """The share of the rows up to which a sum over all rows is updated by those whose weight has changed."""

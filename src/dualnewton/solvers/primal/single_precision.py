@@ -17,13 +17,16 @@ SINGLE = 1e-7
 TINY, LARGEST = 1e-30, 1e30
 """Range of the largest entry on the diagonal of the Hessian in which its sums in single precision neither vanish nor overflow."""
 
+LIFTED = 1e-12
+"""Relative change of an entry of the diagonal that is no rounding error."""
+
 EXACT, ROUGH = 0.2, 1.0
 """Largest allowed relative change of the Hessian by single precision: for Newton's method, and for a sketch."""
 
-REFINED, HOPELESS = 0.5, 10.0
-"""Largest such change for which conjugate gradients correct a solve in a few products; and, above it, multiple of the gap that a
-solve may leave beyond which single precision is not tried. Its prediction, before the Hessian is known, was 0.5 to 15 times the
-later estimate (``benchmarks/regimes.py``)."""
+REFINED, HOPELESS = 4.0, 10.0
+"""Largest such change for which conjugate gradients correct a solve in a few products, of which most estimates are several times
+too large; and, above it, multiple of the gap that a solve may leave beyond which single precision is not tried. Its prediction,
+before the Hessian is known, was 0.5 to 15 times the later estimate (``benchmarks/regimes.py``)."""
 
 
 def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float) -> bool:
@@ -48,6 +51,11 @@ def noise_of(diagonal: np.ndarray, ridge: np.ndarray) -> float:
     return SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[: diagonal.size]).max())
 
 
+def mean_noise(ratio: float, d: int) -> float:
+    """Estimate the same for d features from the mean ratio of the diagonal to the ridge: the largest ratio is no less."""
+    return SINGLE * math.sqrt(d) * ratio
+
+
 def gap_left(steps: np.ndarray, diagonal: np.ndarray, ridge: np.ndarray) -> float:
     """Estimate the n(P − D) that the worst of these steps, computed with products in single precision, leaves.
 
@@ -56,3 +64,26 @@ def gap_left(steps: np.ndarray, diagonal: np.ndarray, ridge: np.ndarray) -> floa
     """
     moved = float((np.square(steps) @ diagonal).max())
     return 0.5 * SINGLE**2 * moved * float((diagonal[: ridge.size] / ridge).sum())
+
+
+def noise_of_factor(factor: np.ndarray, diagonal: np.ndarray) -> float:
+    """Estimate the same from the Cholesky factor of H + D(ridge), which has this diagonal, in units of its features.
+
+    L_jj² is the curvature of feature j that it does not share with the features before it. Features that are far from dependent
+    have large ones, however small the ridge is. It is infinite if the diagonal was lifted, which L_00² shows: the noise has made
+    the matrix indefinite.
+    """
+    pivots = np.square(factor.diagonal())
+    if not pivots[0] <= (1.0 + LIFTED) * diagonal[0]:
+        return math.inf
+    return SINGLE * math.sqrt(diagonal.size) * float((diagonal / pivots).max())
+
+
+def noise_of_means(data: Data) -> float:
+    """Estimate the same for independent features with an intercept, from a few rows.
+
+    The intercept shares all but 1/(1 + Σ_j m_j²/v_j) of its curvature with features of means m_j and variances v_j.
+    """
+    rows = linear.to_dense(data.rows(np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)))
+    squares = np.square(rows.mean(axis=0))
+    return SINGLE * math.sqrt(data.d) * (1.0 + float((squares / np.maximum(rows.var(axis=0), TINY)).sum()))

@@ -32,6 +32,8 @@ from dualnewton.solvers.primal.single_precision import (
     estimated_diagonal,
     gap_left,
     noise_of,
+    noise_of_factor,
+    noise_of_means,
 )
 
 RARE = 16
@@ -182,12 +184,13 @@ class Products:
 
 @dataclass(frozen=True, eq=False)
 class SketchesState:
-    """Whether leverages were computed, the leverages (None if they are about equal), and the last sum over all rows."""
+    """Whether leverages were computed, the leverages (None if about equal), the last sum over all rows, and ``refined``."""
 
     scored: bool
     scores: np.ndarray | None
     kept: Sum | None
     multiplied: float = 0.0  # products of two rows in exact curvatures of fewer rows than features
+    refined: bool = False  # whether corrections of a matrix in single precision have failed
 
 
 class Sketches(Products):
@@ -218,22 +221,22 @@ class Sketches(Products):
         )
         self.dominant = DominantRows(data, ridge, decisions)
         self.scores: np.ndarray | None = None
-        self.scored = False
+        self.scored = self.refined = False
 
     def state(self) -> SketchesState:
-        """Return the leverages, the last sum over all rows, and the number of products of rows."""
+        """Return what later steps depend on."""
         kept = None if self.kept is None else self.kept.last
-        return SketchesState(self.scored, self.scores, kept, self.dominant.multiplied)
+        return SketchesState(self.scored, self.scores, kept, self.dominant.multiplied, self.refined)
 
     def restore(self, state: SketchesState) -> None:
         """Restore this state."""
-        self.scored, self.scores, self.dominant.multiplied = state.scored, state.scores, state.multiplied
+        self.scored, self.scores, self.refined = state.scored, state.scores, state.refined
+        self.dominant.multiplied = state.multiplied
         if self.kept is not None:
             self.kept.last = state.kept
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
-        (found,) = self.multiples(weights, (1.0,), size, rng, enough)
-        return found
+        return self.multiples(weights, (1.0,), size, rng, enough)[0]
 
     def multiples(
         self, weights: np.ndarray, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
@@ -269,6 +272,7 @@ class Sketches(Products):
             exact
             and len(factors) == 1
             and enough.left > 0.0
+            and not self.refined  # corrections of an earlier matrix in single precision have failed
             and self.decisions.considers_single(rows)
             and (found := self._in_single(weights, indices, scaled, enough)) is not None
         ):
@@ -292,11 +296,11 @@ class Sketches(Products):
 
         ``scaled`` are the weights of the rows ``indices`` (None: of all), those with a weight.
         """
-        data, d = self.data, self.data.d
-        diagonal, ridge = estimated_diagonal(data, weights), self.ridge[:d]
-        if (noise := noise_of(diagonal, self.ridge)) > REFINED:
+        data, d, ridge = self.data, self.data.d, self.ridge[: self.data.d]
+        if (noise := noise_of(diagonal := estimated_diagonal(data, weights), self.ridge)) > REFINED:
             guess = on_host(enough.gradients)[:, :d] / (diagonal + ridge)
-            if math.isinf(noise) or gap_left(guess, diagonal, ridge) > HOPELESS * enough.left:
+            tried = self.refines and self.decisions.corrects(len(guess)) and noise_of_means(data) <= REFINED
+            if math.isinf(noise) or not (tried or gap_left(guess, diagonal, ridge) <= HOPELESS * enough.left):
                 return None
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
         diagonal = on_host(H.diagonal()).copy()
@@ -307,11 +311,12 @@ class Sketches(Products):
         allowed, left = enough.left * max(float(ends.min()), 0.0), gap_left(steps, diagonal, ridge)
         if left <= allowed:
             return B
-        noise = noise_of(diagonal[:d], self.ridge)
+        noise = min(noise_of(diagonal[:d], self.ridge), noise_of_factor(B.factor, diagonal + self.ridge))
+        self.refined = True
         if not (self.refines and allowed > 0.0 and left < math.inf and noise <= REFINED):  # any of them may be NaN
             return None
-        # Each product multiplies the error, the root of the gap, by about this noise.
-        products = math.ceil(0.5 * math.log(left / allowed) / -math.log(noise))
+        # Each product multiplies the error, the root of the gap, by about this noise; it halves it if the estimate is too large.
+        products = math.ceil(0.5 * math.log(left / allowed) / -math.log(min(noise, 0.5)))
         if not self.decisions.refines(self.rows_read, products * len(enough.gradients)):
             return None
         return self.solver(weights, B, 0.0, enough._replace(left=allowed), most=2 * products + 2)

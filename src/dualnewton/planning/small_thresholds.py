@@ -1,0 +1,83 @@
+"""Direct solvers of penalties with a threshold for each feature: which problems each of them takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton.losses import Curvature
+from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.eligible import is_joint
+from dualnewton.planning.plan import Plan
+from dualnewton.planning.tuning import Tuning
+from dualnewton.planning.working_sets import is_thin, selects_features, visits_entries
+from dualnewton.solvers.direct.thresholds import sweeps_worth
+
+
+def takes_thresholds(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block: least squares with a threshold for each feature.
+
+    Sparse features are moved by their entries, except for data so small that nothing is compiled. More features than examples
+    would take many linear systems in NumPy, and compile earlier.
+    """
+    share = tuning.wide_walk_share if problem.d > problem.n else 1.0
+    if problem.data.profile.sparse and problem.n * problem.d > share * tuning.small_entries:
+        return False
+    return problem.loss.curvature is Curvature.CONSTANT and takes_proximal(problem, tuning)
+
+
+def takes_entries(problem: Any, tuning: Tuning) -> bool:
+    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature."""
+    few = problem.columns == 1 and problem.data.profile.stored <= tuning.entry_fit
+    quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
+    return few and quadratic and visits_entries(problem.data, tuning)
+
+
+def takes_sweeps(problem: Any, tuning: Tuning) -> bool:
+    """Whether dense features beyond one block are moved one by one: least squares with a threshold for each feature.
+
+    On one block, "thresholds" decides it, which has the slopes at w = 0 anyway.
+    """
+    n, d = problem.n, problem.d
+    if problem.columns > 1 or not tuning.direct_entries < n * d <= tuning.swept_entries:
+        return False
+    return problem.data.capabilities.whole and selects_features(problem) and _sweeps(problem, tuning) > 0
+
+
+def _sweeps(problem: Any, tuning: Tuning) -> int:
+    """Return how many sweeps over dense features are tried."""
+    form, pull = problem.regularizer.form, -problem.slopes_at_zero
+    allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0
+    pulled = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
+    return sweeps_worth(problem, pull, pulled, tuning)
+
+
+def with_sweeps(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
+    """Return the plan with the number of sweeps."""
+    return replace(plan, directions=_sweeps(problem, tuning))
+
+
+def takes_proximal(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
+    return problem.columns == 1 and _expands(problem, tuning) and problem.regularizer.form.has_thresholds
+
+
+def _expands(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block: sparse ones only of small data, or if they are not thin."""
+    small = is_small(tuning, problem.n, problem.d) or not is_thin(Costs.of(problem.data.profile, tuning))
+    return small and problem.data.capabilities.whole
+
+
+def takes_joint(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block: several outputs with a threshold for each feature.
+
+    With a ridge term and more features than examples, so many coefficients are nonzero that coordinate descent costs less.
+    """
+    if not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
+        return False
+    form = problem.regularizer.form
+    if problem.d > problem.n and problem.regularizer.strongly_convex:
+        return False
+    return bool(form.joint and form.has_thresholds and _expands(problem, tuning))
