@@ -50,6 +50,7 @@ GENERAL = replace(
     round_entries=0,
     product_entries=0,
     entry_fit=0,
+    swept_entries=0,
     direct_multiplications=0.0,
     class_rows=0,
 )
@@ -232,7 +233,7 @@ def direct_plans(problem: dn.Problem) -> Iterator[Plan]:
     """Yield the plan of each direct solver that takes the problem within its limits, or within wider ones."""
     n, fits = problem.n, problem.n * problem.d <= DEFAULT.direct_entries
     for name, family in small.FAMILIES.items():
-        able = problem.scheme in family.schemes and (fits if family.dense else problem.data.profile.sparse)
+        able = problem.scheme in family.schemes and family.suits(fits, problem.data.profile.sparse)
         if able and (family.takes(problem, DEFAULT) or family.takes(problem, RELAXED)):
             plan = Plan(family.method, n, family.reason, compiled=family.automatic, family=family.solver or name)
             yield plan if family.completed is None else family.completed(plan, problem, DEFAULT)

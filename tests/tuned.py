@@ -15,6 +15,7 @@ NOT_DIRECT = {
     "product_entries": 0,
     "round_entries": 0,
     "entry_fit": 0,
+    "swept_entries": 0,
 }
 """No direct solvers."""
 

@@ -59,6 +59,10 @@ class Family(NamedTuple):
     completed: Callable[[Plan, Any, Tuning], Plan] | None = None
     solver: str = ""  # family whose solver it uses, if that is not its own
 
+    def suits(self, one_block: bool, sparse: bool) -> bool:
+        """Whether it is for rows that are sparse, or of which one dense block may be made."""
+        return not sparse if self.dense is None else one_block if self.dense else sparse
+
 
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method works on one dense block of all rows.
@@ -384,7 +388,7 @@ def _candidates(
         for name, family in FAMILIES.items()
         if scheme in family.schemes
         and method in ("auto", family.method)
-        and (not sparse if family.dense is None else one_block if family.dense else sparse)
+        and family.suits(one_block, sparse)
         and not (family.automatic and method != "auto")
         and not (family.alone and several)
     )
