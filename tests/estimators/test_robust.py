@@ -109,7 +109,7 @@ def test_what_a_fit_has_and_says():
     assert model.fit(X.astype(np.float32), y).n_iter_ == 0
     assert model.fit(X[:50].astype(np.float32), y[:50]).certificate_.relative_gap <= 1e-8  # other examples
     with pytest.warns(ConvergenceWarning, match="certified relative gap"):
-        assert dn.HuberRegressor(max_iter=1, tol=1e-10).fit(*hard_table(6)).n_iter_ == 1
+        assert dn.HuberRegressor(max_iter=1, tol=1e-10, solver="sdna").fit(*hard_table(6)).n_iter_ == 1
     with pytest.raises(ValueError, match="'epsilon' parameter of HuberRegressor must be"):
         dn.HuberRegressor(epsilon=0.5).fit(X, y)
 
@@ -129,7 +129,7 @@ def test_hard_tables_converge_with_the_default_max_iter(seed, settings):
     model = dn.HuberRegressor(**settings).fit(X, y)
     assert model.certificate_.relative_gap <= 1e-5
     assert (model.trace_.rows[-1].epoch > 100.0) == (model.n_iter_ > 1)
-    assert settings or model.n_iter_ == (2 if seed == 6 else 1)
+    assert settings or model.n_iter_ == 1  # by interior points, where Newton steps in all variables are slow
     assert model.n_iter_ <= 100
 
 

@@ -361,7 +361,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
-    several = models > 1 and _share_hessian(problem)
+    several = models > 1 and scheme is None and _share_hessian(problem)
     for name, family in _candidates(scheme, method, one_block, sparse, several) if asked else ():
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):

@@ -96,7 +96,7 @@ def _solved_at_zero(problems: Sequence[Any], request: Request) -> list[Result]:
     if not all(pair.certificate.rounding is not None and pair.certificate.meets(request.tol) for pair in pairs):
         return []
     plan = Plan("none", 0, "the starting point meets tol")
-    return [direct_result(pair, request.tol, plan, model=k) for k, pair in enumerate(pairs)]
+    return [direct_result(pair, request.tol, plan, epochs=0.0, model=k) for k, pair in enumerate(pairs)]
 
 
 def _is_zero(problem: Any) -> bool:
