@@ -64,6 +64,7 @@ WIDER = {
     "product_optimism": 16.0,
     "product_rows": 0.25,
     "fewest_products": 0.25,
+    "quadratic_products": 0.25,
     "round_entries": 4,
     "round_features": 0.25,
     "round_conditioning": 0.25,

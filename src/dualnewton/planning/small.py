@@ -123,7 +123,8 @@ def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
         return False
     if not 1.0 / LARGE <= problem.data.norm <= LARGE or _loses_digits(problem, tuning):
         return False
-    fewest = tuning.fewest_products * (2 if problem.loss.curvature is Curvature.CONSTANT else 1)
+    quadratic = problem.loss.curvature is Curvature.CONSTANT
+    fewest = tuning.quadratic_products if quadratic else tuning.fewest_products
     return _directions(problem, tuning) >= fewest
 
 

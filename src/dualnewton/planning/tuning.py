@@ -42,13 +42,13 @@ class Tuning(Crossovers):
     product_features: int = 64
     product_entries: int = 1 << 19
     class_products: int = 8
-    # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature,
-    # for losses that are piecewise quadratic or have no γ; and the least number of conjugate gradients that cost as
-    # much as a Hessian, twice as many for quadratic losses. On tables of 1300×200 to 4000×60 of any conditioning, other
-    # losses then take 0.4 to 0.75 of the time of Newton's method with Hessians; at worst, where features are nearly
-    # dependent, 1.8 times.
+    # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature, for
+    # losses that are piecewise quadratic or have no γ; and the least number of conjugate gradients that cost as much as a
+    # Hessian, also for quadratic losses, which need one Hessian. Other losses then take 0.4 to 0.75 of the time of Newton's
+    # method with Hessians on tables of 1000×250 to 3000×100; at worst, where features are nearly dependent, 1.8 times.
     product_rows: float = 2.5
-    fewest_products: int = 20
+    fewest_products: int = 28
+    quadratic_products: int = 40
     # Factor by which the conjugate gradients on sparse rows, no fewer than features, are predicted to be too many: frequent
     # features have most of the trace of their Hessians, and with many rows for each feature the eigenvalues lie close together.
     product_optimism: float = 12.0

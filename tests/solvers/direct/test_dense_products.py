@@ -24,7 +24,7 @@ LOSSES = [
     (losses.Huber(0.5), SCORE),
     (losses.Poisson(), np.round(np.exp(0.5 * SCORE))),
 ]
-PRODUCTS = replace(DEFAULT, small_entries=1 << 10, one_block_features=64, fewest_products=1)
+PRODUCTS = replace(DEFAULT, small_entries=1 << 10, one_block_features=64, fewest_products=1, quadratic_products=1)
 """By products, as if the data were larger."""
 
 
