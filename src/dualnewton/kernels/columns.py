@@ -14,18 +14,16 @@ import numpy as np
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean_call, least, most
 from dualnewton.kernels._memory import address, borrowed, give_back
-from dualnewton.kernels.blas import blas_address, call_syrk, factorise, lapack_address
+from dualnewton.kernels.blas import blas_address, call_syrk, lapack_address
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.quadratic import solve_factored, violation
+from dualnewton.kernels.quadratic import LIFT as LITTLE
+from dualnewton.kernels.quadratic import newton_step, solve_factored, violation
 
 MEMORY, SWEEPS, INSIDE, LIFT = 5, 25, 0.2, 1e-10
 """As in ``solvers/prox/column_descent.py``."""
 
 STEPS, IN_VAIN = 20, 16
 """As in ``solvers/prox/column_descent.py``."""
-
-LITTLE = 2e-15
-"""As ``LIFT`` of ``quadratic.py``."""
 
 ROUNDING = 1e-13
 """Relative error that squares of norms of centred vectors may have, as a fraction of those before centring."""
@@ -247,8 +245,8 @@ def _direction(data, columns, starts, q, slopes, v, moved, ridge, threshold, alo
 
     Their matrix has the rows and columns ``places`` of H.
     """
-    m, decrease = step.size, 0.0
-    M, downhill = borrowed((m, m), 0.0), borrowed(m, 0.0)
+    m = step.size
+    M = borrowed((m, m), 0.0)
     for a in range(m):
         j = free[a]
         for b in range(a + 1):
@@ -256,16 +254,8 @@ def _direction(data, columns, starts, q, slopes, v, moved, ridge, threshold, alo
         sign = 1.0 if v[j] > 0.0 else -1.0 if v[j] < 0.0 else 0.0
         here = slopes[j] + row.dot(data, columns, starts, j, moved) - q[j] * along_q[0]
         step[a] = -(here + ridge[j] * v[j] + threshold[j] * sign)
-        downhill[a] = step[a]
-    # The upper triangle of LAPACK, which stores matrices by columns, is the lower one.
-    if factorise(blas[0], 1, m, address(M), m) == 0:
-        solve_factored(M, step)
-        for a in range(m):
-            decrease += downhill[a] * step[a]
-    else:
-        decrease = np.nan
+    decrease = newton_step(blas, M, step)
     give_back(M)
-    give_back(downhill)
     return decrease
 
 

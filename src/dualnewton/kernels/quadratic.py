@@ -111,17 +111,14 @@ def _free(v, threshold, lower, upper, free):
 
 
 @lean_call
-def _newton_direction(H, slopes, v, ridge, threshold, free, lapack, step):
-    """Write the step to the minimum over the free coordinates; return the slope along it, negated, or NaN if there is none."""
-    m = step.size
-    M, downhill, decrease = borrowed((m, m), 0.0), borrowed(m, 0.0), 0.0
+def newton_step(lapack, M, step):
+    """Replace the negative slopes in ``step`` by M⁻¹ times them; return the slope along the step, negated.
+
+    It is NaN if M is not positive definite. The lower triangle of M is used, and overwritten by its Cholesky factor.
+    """
+    m, decrease = step.size, 0.0
+    downhill = borrowed(m, 0.0)
     for a in range(m):
-        i = free[a]
-        for b in range(m):
-            M[a, b] = H[i, free[b]]
-        M[a, a] += ridge[i] + LIFT * M[a, a]
-        sign = 1.0 if v[i] > 0.0 else -1.0 if v[i] < 0.0 else v[i]
-        step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * sign)
         downhill[a] = step[a]
     # The upper triangle of LAPACK, which stores matrices by columns, is the lower one.
     if factorise(lapack[0], 1, m, address(M), m) == 0:
@@ -130,8 +127,24 @@ def _newton_direction(H, slopes, v, ridge, threshold, free, lapack, step):
             decrease += downhill[a] * step[a]
     else:
         decrease = np.nan
-    give_back(M)
     give_back(downhill)
+    return decrease
+
+
+@lean_call
+def _newton_direction(H, slopes, v, ridge, threshold, free, lapack, step):
+    """Write the step to the minimum over the free coordinates; return the slope along it, negated, or NaN if there is none."""
+    m = step.size
+    M = borrowed((m, m), 0.0)
+    for a in range(m):
+        i = free[a]
+        for b in range(m):
+            M[a, b] = H[i, free[b]]
+        M[a, a] += ridge[i] + LIFT * M[a, a]
+        sign = 1.0 if v[i] > 0.0 else -1.0 if v[i] < 0.0 else v[i]
+        step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * sign)
+    decrease = newton_step(lapack, M, step)
+    give_back(M)
     return decrease
 
 
