@@ -176,7 +176,7 @@ def _gather_of(data, columns, starts, first, last, at, R, blas, room, G, cached)
     def dense(data, columns, starts, first, last, at, R, blas, room, G, cached):
         (M, d), shift = G.shape, at - first
         if M <= FEW:
-            # Rows that come from memory are read one after the other, as the processor foresees.
+            # Rows that come from memory are read one after the other, so that the processor prefetches them.
             fours = first + (last - first) // 4 * 4 if cached else first
             for i in range(first, fours, 4):
                 for k in range(M):
