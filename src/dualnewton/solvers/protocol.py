@@ -15,7 +15,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 
 
-class Point:
+class Point(ABC):
     """A point that a method returns for certification."""
 
     @property
@@ -29,17 +29,25 @@ class Point:
         return all(bool(np.isfinite(part).all()) for part in self.parts if part is not None)
 
     @staticmethod
-    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:  # noqa: ARG004
-        """Have the problems certify points of this class: each by its own passes, unless the class has passes for all.
+    @abstractmethod
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
+        """Have the problems certify points of this class, in shared passes if possible.
 
         If ``tol`` is given, certificates also have bounds of their rounding errors where these take less time together. A bound
         need not be sharp where gap and rounding errors are at most tol|P|.
         """
+
+
+class SinglePoint(Point):
+    """A point that shares no passes with others when it is certified."""
+
+    @staticmethod
+    def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:  # noqa: ARG004
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
+    @abstractmethod
     def certified_by(self, problem: Any) -> CertifiedPair:
         """Have the problem certify this point."""
-        raise NotImplementedError(f"{type(self).__name__} certifies several points together")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +88,7 @@ class PairPoint(Point):
 
 
 @dataclass(frozen=True, eq=False)
-class WholePoint(Point):
+class WholePoint(SinglePoint):
     """A model with its dual point, returned by an outer scheme for certification."""
 
     arguments: dict[str, Any]  # arguments of the objective's ``certified_pair``

@@ -30,7 +30,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.solvers.outer.active_kinks import finish
-from dualnewton.solvers.protocol import OuterMethod, Point, Request
+from dualnewton.solvers.protocol import OuterMethod, Request, SinglePoint
 
 FRACTION = 0.5
 """Inner tolerance of a stage, as a fraction of the outer gap."""
@@ -206,7 +206,7 @@ class _Model:
 
 
 @dataclass(frozen=True, eq=False)
-class StagePoint(Point):
+class StagePoint(SinglePoint):
     """The point of a stage for one model; if it misses ``tol``, the point of :mod:`active_kinks` is certified as well."""
 
     stage: Result  # of the smoothed problem

@@ -31,7 +31,7 @@ from dualnewton.solvers.primal.interior_steps import Directions
 from dualnewton.solvers.primal.kinked_view import View, root_mean_squares
 from dualnewton.solvers.primal.step_systems import System
 from dualnewton.solvers.primal.vertex import vertex_near
-from dualnewton.solvers.protocol import Method, Point
+from dualnewton.solvers.protocol import Method, SinglePoint
 
 NEAR = 1e-3
 """Relative gap above which the examples on a kink are not known well enough for their linear system."""
@@ -135,7 +135,7 @@ class InteriorPoint(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class KinkedPoint(Point):
+class KinkedPoint(SinglePoint):
     """w and α, and the examples that seem to lie on a kink, whose linear system is tried if w and α miss the tolerance."""
 
     w: np.ndarray
@@ -158,7 +158,7 @@ class KinkedPoint(Point):
 
 
 @dataclass(frozen=True, eq=False)
-class VertexPoint(Point):
+class VertexPoint(SinglePoint):
     """A vertex of a linear program, or a point with zeros for small coefficients, and the interior point: w, b and α of each.
 
     If the first meets the tolerance, or nearly does (within a factor), the second is not certified, since a few more steps then
