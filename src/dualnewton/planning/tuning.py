@@ -86,8 +86,6 @@ class Tuning(Crossovers):
     # Entries of dense and of sparse rows for each thread that is counted on.
     thread_entries: int = 1 << 19
     sparse_thread_entries: int = 1 << 17
-    # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
-    small_entries: int = 1 << 17
     # Largest number of features for which Newton's method on small data factorises the d×d Hessian of one dense block, in
     # well under a millisecond.
     one_block_features: int = 256

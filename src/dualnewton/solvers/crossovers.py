@@ -12,6 +12,8 @@ class Crossovers:
     They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: no rates of a machine.
     """
 
+    # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
+    small_entries: int = 1 << 17
     # Matrices
     # Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     largest_matrix: int = 4000
@@ -47,9 +49,8 @@ class Crossovers:
     # these.
     factorised_unknowns: int = 60
     factorised_features: int = 64
-    # Entries of one dense block up to which the direct solvers of penalties with thresholds use no kernels. Of more entries,
-    # models of several outputs with more features than the second number are left to block coordinate descent.
-    persistent_entries: int = 1 << 17
+    # Features above which models of several outputs on a block of more than ``small_entries`` entries are left to block
+    # coordinate descent, which is compiled.
     persistent_features: int = 128
     # Working sets
     least_set: int = 64  # number of features of a working set whose matrix is always formed

@@ -6,7 +6,7 @@ The outer iteration is that of ``thresholds.py``. Over the features gathered, ea
 block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step in
 the other features, at which the norms are smooth; with a line search, unless the whole step halves the largest violation.
 Where steps no longer do so, proximal point steps follow, as in ``active_set.py``, and sweeps of coordinate descent if these fail.
-On larger blocks (``Crossovers.persistent_entries``) the solver ends there, or before it gathers many features: Newton systems
+On larger blocks (``Crossovers.small_entries``) the solver ends there, or before it gathers many features: Newton systems
 with all outputs of these take several times as long as the compiled coordinate descent with which the loop continues.
 """
 
@@ -68,7 +68,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps = W, np.inf, 0, 0
-    persists = problem.n * problem.d <= block.crossovers.persistent_entries
+    persists = problem.n * problem.d <= block.crossovers.small_entries
     while True:
         losses, slopes = rows.evaluate(W[:, rows.inside].T)
         beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)

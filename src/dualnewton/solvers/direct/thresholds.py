@@ -48,7 +48,7 @@ IN_VAIN = 2
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Sweep over the features if that is expected to suffice; else, and where it does not, take Newton steps."""
     kinks, rows, known = kinks_of(problem), Rows(problem, block), None
-    if start is None and problem.n * problem.d > block.crossovers.persistent_entries:
+    if start is None and problem.n * problem.d > block.crossovers.small_entries:
         known = _, slopes = rows.evaluate(np.empty(0))
         if (sweeps := sweeps_worth(problem, slopes, kinks.shrunk(-slopes) != 0.0, block.crossovers)) > 0:
             from dualnewton.solvers.direct.entries import swept
