@@ -34,8 +34,9 @@ class Plan:
     inner : str, optional
         The direct solver of the small problems to which "wide" reduces a problem with more features than examples.
     directions : int
-        Number of gradients that "wide" tries before it factorises the n×n Gram matrix, of those that "conjugate" tries on
-        dense rows before it factorises a d×d Hessian, and of the sweeps that "entries" tries on dense features.
+        Number of gradients that "wide" tries before it factorises the n×n Gram matrix, of those that "conjugate" tries before
+        it factorises the d×d Hessian of dense rows or leaves sparse rows to other methods, and of the sweeps that "entries"
+        tries on dense features.
     passes : int
         Number of L-BFGS steps that "classes" takes before it computes a Hessian again.
     whole : bool

@@ -26,6 +26,7 @@ class Rates:
     expanded_entry: float = 1e-9  # seconds per entry when sparse rows are expanded to dense ones
     margin: float = 9e-9  # seconds per example for its loss and its derivative
     call: float = 1.5e-4  # seconds of Python overhead per pass or sketch, independent of the size of the data
+    run: float = 3e-3  # the same of a run of the loop: plan, first certificate, starts of kernels
     # The same of a conjugate gradient in a direct solver: two products with sparse rows and ten vector operations.
     product_call: float = 4e-5
     drawn_row: float = 2e-8  # seconds per example to compute its sampling probability and to draw a sketch

@@ -101,10 +101,8 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
-    if n >= d and problem.columns == 1:
-        return _products_cost(problem, tuning) <= tuning.product_optimism * _descent_cost(problem, tuning)
-    matrix = _factor_cost(problem, 1, tuning) if n < d else _hessian_cost(problem, tuning)
-    return _products_cost(problem, tuning) <= matrix
+    optimism = tuning.product_optimism if n >= d and problem.columns == 1 else 1.0
+    return _products_cost(problem, tuning) <= optimism * _without_products(problem, tuning)
 
 
 def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
@@ -135,15 +133,31 @@ def _loses_digits(problem: Any, tuning: Tuning) -> bool:
 
 
 def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
-    """Return the plan with the number of conjugate gradients after which a Hessian is computed."""
+    """Return the plan with the number of conjugate gradients after which other methods go on."""
     return replace(plan, directions=_directions(problem, tuning))
 
 
 def _directions(problem: Any, tuning: Tuning) -> int:
-    """Return the conjugate gradients that cost as much as the Hessian of a dense block and the steps of L-BFGS from it."""
+    """Return the conjugate gradients that cost as much as a Hessian and the steps of L-BFGS from it, or several times as much.
+
+    On dense rows the products are in float32. There is no limit, 0, for several classes and for fewer examples than features:
+    Newton's method with matrices, the other method there, has been compared with a prediction that was not optimistic.
+    """
     n, d, rates = problem.n, problem.d, tuning.rates
+    if problem.data.profile.sparse:
+        if n < d or problem.columns > 1:
+            return 0
+        others = rates.run + tuning.product_patience * _without_products(problem, tuning)
+        return int(others / _sparse_product(problem, tuning))
     product = rates.product_call + SINGLE * n * d / rates.cache_bandwidth + (n + d) * rates.margin
     return int(_descent_cost(problem, tuning) / product)
+
+
+def _without_products(problem: Any, tuning: Tuning) -> float:
+    """Seconds of the other methods on sparse rows."""
+    if problem.n >= problem.d and problem.columns == 1:
+        return _descent_cost(problem, tuning)
+    return _factor_cost(problem, 1, tuning) if problem.n < problem.d else _hessian_cost(problem, tuning)
 
 
 def _descent_cost(problem: Any, tuning: Tuning) -> float:
@@ -159,14 +173,21 @@ def _products_cost(problem: Any, tuning: Tuning) -> float:
     h, a mean eigenvalue of the Hessian, is the sum of the squares of all entries, times the curvature of the loss, over
     min(n, d). Logistic losses of fewer examples than features have little curvature at the minimum: all examples are fitted.
     """
-    n, d, rates, profile = problem.n, problem.d, tuning.rates, problem.data.profile
+    n, d = problem.n, problem.d
     h = problem.data.norm**2 * _curvature(problem, tuning) / min(n, d)
     products = math.sqrt(1.0 + h / (problem.lam * n))
     if n < d and problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None:
         products = min(products, tuning.fitted_products)
-    each = rates.product_call + problem.columns * (profile.stored * rates.sparse_entry + (n + d) * rates.margin)
     systems = 1.0 if problem.loss.curvature is Curvature.CONSTANT else tuning.product_systems
-    return systems * products * each
+    return systems * products * _sparse_product(problem, tuning)
+
+
+def _sparse_product(problem: Any, tuning: Tuning) -> float:
+    """Seconds of a conjugate gradient on sparse rows."""
+    rates, rows = tuning.rates, problem.n + problem.d
+    return rates.product_call + problem.columns * (
+        problem.data.profile.stored * rates.sparse_entry + rows * rates.margin
+    )
 
 
 def _hessian_cost(problem: Any, tuning: Tuning) -> float:
@@ -308,6 +329,7 @@ FAMILIES = {
         dense=False,
         warm=True,
         cost=_products_cost,
+        completed=_with_directions,
     ),
     "block products": Family(
         _takes_block_products,

@@ -51,7 +51,9 @@ class Tuning(Crossovers):
     quadratic_products: int = 40
     # Factor by which the conjugate gradients on sparse rows, no fewer than features, are predicted to be too many: frequent
     # features have most of the trace of their Hessians, and with many rows for each feature the eigenvalues lie close together.
+    # Other methods take over once the conjugate gradients are expected to cost several times as much as these: the second number.
     product_optimism: float = 12.0
+    product_patience: float = 4.0
     # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
     # solved roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0

@@ -239,3 +239,16 @@ def test_estimators_have_the_same_model_in_every_storage(model):
     coefs.append(model.fit(X.toarray(), y).coef_)
     for each in coefs[1:]:
         np.testing.assert_allclose(each, coefs[0], atol=2e-3 * np.abs(coefs[0]).max())
+
+
+def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian():
+    """Differences of neighbouring features: the condition number of XᵀX is about d², and conjugate gradients take 120 steps."""
+    d, copies = 400, 10
+    X = sp.csr_array(sp.vstack([sp.diags_array([1.0, -1.0], offsets=[0, 1], shape=(d - 1, d))] * copies))
+    y = np.sign(X @ np.sin(np.arange(d) / 30) + 0.05 * np.random.default_rng(0).standard_normal(X.shape[0]))
+    result = dn.solve(dn.Problem(X, y, losses.Squared(), lam=0.01 / len(y)), tol=1e-6)
+    assert result.certificate.relative_gap <= 1e-6
+    assert result.plan.before is not None
+    assert result.plan.before.family == "conjugate"
+    assert result.plan.method == "newton"
+    assert result.trace.rows[-1].epoch < 40

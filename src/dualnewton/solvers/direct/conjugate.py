@@ -57,10 +57,11 @@ def solve(
     Parameters
     ----------
     directions : int
-        Conjugate gradients that cost as much as the Hessian of dense rows: if more of them are expected, that is computed, and
-        L-BFGS continues from it. 0 for sparse rows, which are left to other methods after many conjugate gradients.
+        Conjugate gradients that cost as much as other methods. If more of them are expected, the Hessian of dense rows is
+        computed, and L-BFGS continues from it; sparse rows are left to the general methods. 0 for no limit.
     """
     risk, goal = Risk.of(problem, block, as_stored=True), WELL_BELOW * tol
+    sparse = linear.is_sparse(risk.multiplied[0])
     w, b = _constant(problem) if start is None else start
     x = risk.vector(w, b)
     at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
@@ -68,7 +69,7 @@ def solve(
     stuck, first = start is not None and gap <= goal * abs(at.value), None
     begin, constant = gap, problem.loss.curvature is Curvature.CONSTANT
     # The residual of a system with products in float32 is less exact than the gap that is wanted.
-    inner, near = 0.0 if constant else INNER, 1.0 if constant and not directions else NEAR
+    inner, near = 0.0 if constant else INNER, 1.0 if constant and sparse else NEAR
     while steps < most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
@@ -77,7 +78,7 @@ def solve(
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
-        if way.slow and not _suits_single(problem, block, risk):
+        if way.slow and (sparse or not _suits_single(problem, block, risk)):
             break
         while way.slow and steps < most and not stuck:
             at, more, stuck = from_hessian(risk, at, goal, deadline)
