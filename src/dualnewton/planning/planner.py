@@ -83,7 +83,7 @@ def plan(
     require_problem(problem)
     tuning = DEFAULT if tuning is None else tuning
     method, tau = check_names(problem, method, tau)
-    if (small := small_plan(problem, method, tau, models, tuning)) is not None:
+    if (small := small_plan(problem, method, tau, models, tuning, n_threads)) is not None:
         return small
     if n_threads > 1 and method == "auto" and tau == "auto":
         tuning = on_threads(tuning, problem.data.profile, n_threads, 1 if problem.loss.kinked else models)

@@ -51,8 +51,10 @@ class Family(NamedTuple):
     warm: bool = False
     # Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
     cost: Callable[[Any, Tuning], float] | None = None
-    # Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one.
+    # Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one, or its choice
+    # depends on the number of threads.
     automatic: bool = False
+    single: bool = False  # whether it is for one model in one thread alone
     # Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     yields: Callable[[Any, Tuning], bool] | None = None
     # Adds to a plan what else the solver is told.
@@ -83,9 +85,14 @@ def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int 
 
     For several classes and fewer examples than features, the other methods have n×n matrices for each class.
     """
+    factor = tuning.product_growth if columns > 1 and profile.n < profile.d else 1
+    return _is_thin(profile, tuning) and profile.stored <= factor * tuning.product_entries
+
+
+def _is_thin(profile: Profile, tuning: Tuning) -> bool:
+    """Whether sparse rows have many features, and few of them stored."""
     thin = profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
-    factor = tuning.class_products if columns > 1 and profile.n < profile.d else 1
-    return thin and profile.d > tuning.product_features and profile.stored <= factor * tuning.product_entries
+    return thin and profile.d > tuning.product_features
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
@@ -103,6 +110,18 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
         return False
     optimism = tuning.product_optimism if n >= d and problem.columns == 1 else 1.0
     return _products_cost(problem, tuning) <= optimism * _without_products(problem, tuning)
+
+
+def _takes_many_products(problem: Any, tuning: Tuning) -> bool:
+    """Whether more entries are still multiplied less often, as strong penalties need few products, than other methods read them.
+
+    Those use kernels, which read entries faster, in all threads and for several models at a time.
+    """
+    few = _is_thin(problem.data.profile, tuning) and problem.columns == 1 and problem.n >= problem.d
+    few = few and problem.data.profile.stored <= tuning.product_growth * tuning.product_entries
+    if not (few and has_hessian(problem) and problem.data.capabilities.whole):
+        return False
+    return _products_cost(problem, tuning) <= _without_products(problem, tuning)
 
 
 def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
@@ -331,6 +350,18 @@ FAMILIES = {
         cost=_products_cost,
         completed=_with_directions,
     ),
+    "many products": Family(
+        _takes_many_products,
+        "newton",
+        "Newton's method by a few conjugate gradients, whose products use the stored entries alone",
+        dense=False,
+        automatic=True,
+        single=True,
+        warm=True,
+        cost=_products_cost,
+        completed=_with_directions,
+        solver="conjugate",
+    ),
     "block products": Family(
         _takes_block_products,
         "newton",
@@ -375,7 +406,9 @@ FAMILIES = {
 """The direct solvers, by the name of their family; the first that can solve a problem is used."""
 
 
-def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
+def small_plan(
+    problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT, n_threads: int = 1
+) -> Plan | None:
     """Return the plan of the direct solver for this number of similar problems, if there is one."""
     # Entries of X for which problems are solved on one dense block, at most.
     most = tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
@@ -385,12 +418,13 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     several = models > 1 and scheme is None and _share_hessian(problem)
-    for name, family in _candidates(scheme, method, one_block, sparse, several) if asked else ():
+    single = models == 1 and n_threads == 1
+    for name, family in _candidates(scheme, method, one_block, sparse, several, single) if asked else ():
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
-            size, compiled = 1 if family.automatic else problem.n, family.dense is not True
+            size, compiled = 1 if family.method == "sdna" else problem.n, family.dense is not True
             plan = _plan(family.method, size, family.reason, compiled, family.solver or name, together)
             if family.cost is not None:
                 plan = replace(plan, cost=family.cost(problem, tuning))
@@ -400,11 +434,11 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
 
 @lru_cache
 def _candidates(
-    scheme: str | None, method: str, one_block: bool, sparse: bool, several: bool
+    scheme: str | None, method: str, one_block: bool, sparse: bool, several: bool, single: bool
 ) -> tuple[tuple[str, Family], ...]:
     """Return the families, with their names, of a scheme and a method, for data that fit into one block, or are sparse.
 
-    ``several`` says that several models share one Hessian.
+    ``several`` says that several models share one Hessian, ``single`` that there is one model and one thread.
     """
     return tuple(
         (name, family)
@@ -414,6 +448,7 @@ def _candidates(
         and family.suits(one_block, sparse)
         and not (family.automatic and method != "auto")
         and not (family.alone and several)
+        and not (family.single and not single)
     )
 
 

@@ -37,11 +37,11 @@ class Tuning(Crossovers):
     thin_hessian: float = 2.1e7
     # Least number of features, and largest number of stored entries, for which Newton's method on sparse rows solves its
     # systems by conjugate gradients in one call: with fewer features matrices cost little, and kernels read more entries
-    # faster. The third is a factor on that number for several classes and fewer examples than features, where sketches took
-    # 0.9 to 4.5 times as long for 0.6 to 4 million entries.
+    # faster. The third is a factor on that number for strong penalties, and for several classes and fewer examples than
+    # features: other methods took 1.2 to 4 times as long for 0.6 to 4 million entries.
     product_features: int = 64
     product_entries: int = 1 << 19
-    class_products: int = 8
+    product_growth: int = 8
     # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature, for
     # losses that are piecewise quadratic or have no γ; and the least number of conjugate gradients that cost as much as a
     # Hessian, also for quadratic losses, which need one Hessian. Other losses then take 0.4 to 0.75 of the time of Newton's

@@ -37,7 +37,7 @@ def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:
     """Return the plan of the direct solver that takes these problems, if one does."""
     if request.sampling is not None:
         return None
-    return small_plan(problems[0], request.method, request.tau, len(problems), request.tuning)
+    return small_plan(problems[0], request.method, request.tau, len(problems), request.tuning, request.n_threads)
 
 
 def plan_for(problem: Problem, request: Request, models: int) -> Plan:
