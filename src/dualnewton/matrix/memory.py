@@ -21,7 +21,7 @@ from dualnewton.matrix.grams import mirrored, outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, sum_of_squares, workers
 from dualnewton.row_arrays import column_sums
-from dualnewton.validation import data_matrix, frozen
+from dualnewton.validation import SHORT, data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
 """Size of a block of dense rows in bytes (4 MiB): the block is still in the cache for the second of its two products."""
@@ -80,10 +80,18 @@ class MemoryData(Data):
 
     @cached_property
     def norm(self) -> float:
-        if self.squares is None and (self.is_large or self.X.dtype != np.float64):
+        if self.squares is None and self.is_large:
             return super().norm
-        squares = sum_of_squares(linear.entries(self.X)) if self.squares is None else self.squares
+        squares = self._sum_of_squares() if self.squares is None else self.squares
         return math.sqrt(squares) * (1.0 + self.profile.stored * 2.0**-52)
+
+    def _sum_of_squares(self) -> float:
+        """Return Σ_ij A_ij² in float64; float32 entries are converted piece by piece."""
+        entries = linear.entries(self.X)
+        if entries.dtype == np.float64:
+            return sum_of_squares(entries)
+        pieces = (entries[low : low + SHORT].astype(np.float64) for low in range(0, entries.size, SHORT))
+        return sum(float(np.vdot(piece, piece)) for piece in pieces)
 
     # Identity ----------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ INNER = 0.01
 NEAR = 0.5
 """Fraction of the wanted gap that the last system may leave: the curvature changes on the way."""
 
+EVEN = 4.0
+"""Largest ratio of the largest eigenvalue of XᵀCX to the ridge for which a system needs no scale: some conjugate gradients."""
+
 OBSERVED = 8
 """Conjugate gradients of a system after which the number of further ones is predicted."""
 
@@ -155,22 +158,25 @@ class System:
     def of(cls, risk: Risk, at: Point, block: Block, first: System | None) -> System:
         """Return the system, scaled by its diagonal if a few features have most of its trace.
 
-        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures.
+        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures. No
+        scale is needed where ‖X‖² max φ″, a bound of the largest eigenvalue of XᵀCX, is a small multiple of the ridge.
         """
         d, K = risk.rows.shape[1], risk.loss.columns
         ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
         weights = curvature(risk.loss, at.margins, risk.vectors)
         curved = curvature_at(risk.loss, at.margins, risk.vectors)
         mass = float(weights.sum())
-        if first is None:
+        if first is not None:
+            means = first.means
+        elif block.data.norm**2 * float(weights.max()) <= EVEN * float(ridge.min()):
+            means = 0.0
+        else:
             equal = risk.loss.curvature is Curvature.CONSTANT and risk.vectors.c is None
             sums = block.squared_sums(weights, equal=equal)
             diagonal = sums + ridge
             trace = float(diagonal.sum())
             heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
             means = sums / (mass or 1.0) if heavy > block.crossovers.heavy_trace * trace else 0.0
-        else:
-            means = first.means
         of_intercept: Any = 0.0
         if risk.free and K == 1:
             of_intercept = 1.0 / (mass or np.inf)
