@@ -1,11 +1,14 @@
 """Newton's method on one dense block of rows is for data whose Hessians are cheap, by products for thin rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton.planning.small import small_plan
+from dualnewton.planning.tuning import DEFAULT
 
 CASES = {
     "few features": (10000, 20, 1.0, "newton"),
@@ -112,3 +115,24 @@ def test_many_sparse_rows_for_each_feature_are_solved_by_products_with_a_weak_pe
     assert result.converged
     assert result.n_epochs < 40
     assert result.plan.family == "conjugate"
+
+
+BEYOND = {
+    "sparse rows": (sp.random(2000, 100, 0.1, format="csr", random_state=0), {"product_entries": 5000, "direct_entries": 0}),
+    "dense rows": (np.random.default_rng(0).standard_normal((1100, 1000)), {}),
+}
+
+
+@pytest.mark.parametrize("rows", BEYOND)
+def test_products_with_more_entries_are_for_one_model_in_one_thread(rows):
+    """Those of SciPy and NumPy take one thread; the methods of the loop take all, and share the products of several models."""
+    X, changes = BEYOND[rows]
+    n = X.shape[0]
+    problem = dn.Problem(X, np.resize([1.0, -1.0], n), dn.losses.Logistic(), lam=0.1)
+    tuning = replace(DEFAULT, **changes)
+    assert small_plan(problem, "auto", "auto", 1, tuning).family == "conjugate"
+    assert small_plan(problem, "auto", "auto", 2, tuning) is None
+    assert small_plan(problem, "auto", "auto", 1, tuning, n_threads=2) is None
+    assert small_plan(problem, "newton", "auto", 1, tuning) is None  # has the same bits for any number of threads
+    weak = dn.Problem(X, problem.y, dn.losses.Logistic(), lam=1e-7)
+    assert not sp.issparse(X) or small_plan(weak, "auto", "auto", 1, tuning) is None

@@ -124,6 +124,15 @@ def _takes_many_products(problem: Any, tuning: Tuning) -> bool:
     return _products_cost(problem, tuning) <= _without_products(problem, tuning)
 
 
+def _takes_large_products(problem: Any, tuning: Tuning) -> bool:
+    """Whether dense rows that make a large block have so many features that other methods cost more than products with it.
+
+    Those use kernels, in all threads and for several models at a time, and begin with the diagonal of the Hessian or a sample.
+    """
+    few = not problem.data.profile.sparse and problem.n * problem.d <= tuning.product_block
+    return few and _takes_block_products(problem, tuning) and _directions(problem, tuning) >= tuning.block_products
+
+
 def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
     """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
 
@@ -168,7 +177,8 @@ def _directions(problem: Any, tuning: Tuning) -> int:
             return 0
         others = rates.run + tuning.product_patience * _without_products(problem, tuning)
         return int(others / _sparse_product(problem, tuning))
-    product = rates.product_call + SINGLE * n * d / rates.cache_bandwidth + (n + d) * rates.margin
+    bandwidth = rates.cache_bandwidth if n * d <= tuning.direct_entries else rates.memory_bandwidth
+    product = rates.product_call + SINGLE * n * d / bandwidth + (n + d) * rates.margin
     return int(_descent_cost(problem, tuning) / product)
 
 
@@ -367,6 +377,17 @@ FAMILIES = {
         "newton",
         "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one dense block",
         alone=True,
+        warm=True,
+        completed=_with_directions,
+        solver="conjugate",
+    ),
+    "large products": Family(
+        _takes_large_products,
+        "newton",
+        "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one large dense block",
+        dense=None,
+        automatic=True,
+        single=True,
         warm=True,
         completed=_with_directions,
         solver="conjugate",
