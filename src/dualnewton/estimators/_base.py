@@ -130,7 +130,7 @@ class CertifiedModel(BaseEstimator):
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
         "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None],
         "device": [StrOptions({"cuda"}), None],
     }
     _iteration_epochs: ClassVar[int] = 1  # epochs for each iteration that max_iter allows

@@ -60,7 +60,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     if method in ("newton", "interior") or not (problem.loss.kinked or problem.loss.has_dual_rounds):
         what = f'method="{method}"' if method in ("newton", "interior") else repr(problem.loss)
         raise DualnewtonError(
-            f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
+            f"sampling must be None with {what}: only dual methods draw sets of examples; got {sampling!r}"
         )
     tau = max(1, round(sampling.expected_size))
     chosen = general_plan(problem, method=check_names(problem, method, tau)[0], tau=tau, tuning=request.tuning)
