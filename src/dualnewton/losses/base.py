@@ -125,7 +125,7 @@ class Loss(RoundingErrors):
     the minimiser is bounded in the norm of the Hessian (``objective/distance.py``)."""
 
     wrong: ClassVar[float | None] = None
-    """A lower bound of the loss of an example that is classified wrongly, for a loss whose infimum 0 is not attained. If all
+    """A lower bound on the loss of an example that is classified wrongly, for a loss whose infimum 0 is not attained. If all
     losses are smaller, they tend to 0 along multiples of the model, and without a penalty there is no minimum."""
 
     kinked: ClassVar[bool] = False

@@ -164,10 +164,10 @@ def called(callback: Any) -> Any:
 
 
 def silent() -> np.errstate:
-    """Return the arithmetic of a run, its planning included.
+    """Return the context of NumPy's error handling in a run, its planning included.
 
     Sums may overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a
-    line search shortens such steps, and the certificate tells what is proved. (BLAS has one thread in a run: after a product,
+    line search shortens such steps, and the certificate states what is proved. (BLAS has one thread in a run: after a product,
     further threads would keep a core busy for a while, waiting for the next one.)
     """
     return np.errstate(over="ignore", invalid="ignore")
