@@ -34,7 +34,7 @@ BLOCK_MARGINS = 1 << 13
 memory instead of mapping new pages."""
 
 COMPILED_FROM = 1 << 21
-"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms); below it, compiling takes more time than it saves."""
+"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms); below it, compiling takes too long."""
 
 PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 15, 1 << 16
 """Minimum number of stored entries per part (the unit of work of a thread), sparse and dense: about 0.1 ms. Sparse entries take

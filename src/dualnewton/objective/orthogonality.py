@@ -114,9 +114,9 @@ def independence(
 ) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
-    None if all proofs fail. ``room`` is m, the distances from the boundary, ones by default. If ``one_sided``, a dual point needs (Ãᵀcα)_j ≤ 0 only: a feature
-    that depends on others then has a constraint of its own. ``gram`` returns G of all rows, which is used instead of that of a
-    few rows if all rows are not many more.
+    None if all proofs fail. ``room`` is m, the distances from the boundary, ones by default. If ``one_sided``, a dual point needs
+    (Ãᵀcα)_j ≤ 0 only: a feature that depends on others then has a constraint of its own. ``gram`` returns G of all rows, which is
+    used instead of that of a few rows if all rows are not many more.
     """
     kept = varying(problem)
     if kept is None:

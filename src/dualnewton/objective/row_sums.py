@@ -174,7 +174,7 @@ def split(terms: DualTerms) -> list[DualTerms]:
 
 def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
     """Return the sums over a dual point; those of single columns only if ``masses``."""
-    if masses and rows.c is None and type(alpha) is np.ndarray and alpha.ndim == 1:  # calls dominate the time of small fits
+    if masses and rows.c is None and type(alpha) is np.ndarray and alpha.ndim == 1:  # for small fits
         squares = float(np.vdot(alpha, alpha))
         if len(alpha) >= 2 * SUMMED:
             return DualSizes(squares, squares, float(totals(alpha)), float(totals(np.abs(alpha))))
