@@ -111,3 +111,12 @@ def test_an_error_names_the_argument(model, y, message):
 def test_targets_that_are_numbers_in_text_are_accepted_as_by_scikit_learn():
     fitted = [dn.Ridge().fit(np.eye(6), y).coef_ for y in (list("123456"), np.arange(1.0, 7.0))]
     assert np.array_equal(*fitted)
+
+
+@pytest.mark.parametrize(
+    "model", [dn.Lasso(solver="sdna"), dn.ElasticNet(solver="ihs"), dn.Ridge(solver="interior")], ids=str
+)
+def test_an_error_about_the_method_names_the_parameter_of_the_estimator(model):
+    with pytest.raises(dn.DualnewtonError, match=r"^solver=.* needs") as raised:
+        model.fit(np.eye(6), np.arange(6.0))
+    assert "method=" not in str(raised.value)

@@ -122,9 +122,10 @@ class LogisticRegression(CertifiedClassifier):
             own = ("auto", *methods_for(problem))
             if self.solver in METHODS and self.solver not in own:
                 share = "l1_ratio = 0" if problem.regularizer.form.is_quadratic else "l1_ratio > 0"
+                other = ', or multi_class="ovr", which also has "sdna" and "sdca"' if problem.regularizer.form.is_quadratic else ""
                 raise DualnewtonError(
                     f"solver must be one of {', '.join(map(repr, own))} for {len(self.classes_)} classes of {problem.d} features "
-                    f'with the softmax loss and {share}, got {self.solver!r}: use multi_class="ovr" for the dual methods'
+                    f"with the softmax loss and {share}, got {self.solver!r}: use one of these{other}"
                 )
         return problems
 
