@@ -1,4 +1,17 @@
-"""Fit regularised linear models fast, and prove how good the fit is."""
+"""Fit regularised linear models fast, and prove how good the fit is.
+
+    import dualnewton as dn
+
+    model = dn.LogisticRegression(C=1.0).fit(X, y)                # estimators with scikit-learn's interface
+    model.certificate_                                            # the objective P, a lower bound D on its minimum, and P − D
+    dn.certify(other_model, X, y)                                 # the same for a model of scikit-learn, glum or statsmodels
+
+    problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)    # any loss and penalty
+    result = dn.solve(problem, tol=1e-8)                          # result.w, result.certificate, result.plan
+
+``losses``, ``regularizers`` and ``samplings`` are the parts of problems and methods, ``data`` reads files and named data sets,
+``theory`` and ``methods`` belong to the paper. ``dualnewton --help`` describes the command line.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -75,7 +75,7 @@ def declare(
     With an ``algebra``, data may also keep Gram matrices in arrays of this type. ``summed`` calls a function for each block of
     rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type. ``functions`` returns
     the functions of a loss over rows that are compiled for this type, by their names (:func:`compiled_function`), and
-    ``additions`` the number of additions through which a row's term enters their sums over so many rows.
+    ``additions`` the number of additions through which a row's term enters their sums over a number of rows.
     """
     _TO_HOST[kind] = to_host
     if algebra is not None:

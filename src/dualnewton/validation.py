@@ -25,7 +25,7 @@ SHORT = 1 << 13
 
 def positive(name: str, value: float, *, or_zero: bool = False) -> float:
     """Return ``value`` as a float if it is finite and positive (or zero, where allowed)."""
-    if type(value) is float and 0.0 < value < math.inf:  # a small fit counts its calls
+    if type(value) is float and 0.0 < value < math.inf:  # calls dominate the time of small fits
         return value
     try:
         number = finite(name, value)
@@ -184,7 +184,7 @@ def sum_of_squares(array: np.ndarray) -> float:
 def _all_finite(name: str, array: np.ndarray, squares: float | None = None) -> None:
     # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data.
     total = squares
-    if total is None:  # a small fit counts its calls
+    if total is None:  # calls dominate the time of small fits
         total = float(np.vdot(array, array)) if array.size <= SHORT else sum_of_squares(array)
     if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])

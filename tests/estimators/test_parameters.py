@@ -3,8 +3,10 @@
 from dataclasses import field
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
+import dualnewton as dn
 import dualnewton.estimators
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
@@ -85,3 +87,36 @@ def test_each_default_is_allowed(name):
     kind = getattr(dualnewton.estimators, name)
     for parameter, default in kind._parameter_defaults:
         assert any(check.is_satisfied_by(default) for check in kind._parameter_checks[parameter]), parameter
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "message"),
+    [
+        (dn.Ridge(), list("abcabc"), "y must hold numbers for Ridge, got the text 'a'"),
+        (
+            dn.Lasso(),
+            np.array([1.0, "b", 2.0, 3.0, 4.0, 5.0], dtype=object),
+            "y must hold numbers for Lasso, got the text 'b'",
+        ),
+        (dn.RidgeClassifier(), np.linspace(0.0, 1.0, 6), "Unknown label type: continuous"),
+        (dn.Ridge(n_jobs=0), np.arange(6.0), "'n_jobs' parameter of Ridge must be an int"),
+    ],
+    ids=["text", "text among numbers", "numbers as classes", "no thread"],
+)
+def test_an_error_names_the_argument(model, y, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(np.eye(6), y)
+
+
+def test_targets_that_are_numbers_in_text_are_accepted_as_by_scikit_learn():
+    fitted = [dn.Ridge().fit(np.eye(6), y).coef_ for y in (list("123456"), np.arange(1.0, 7.0))]
+    assert np.array_equal(*fitted)
+
+
+@pytest.mark.parametrize(
+    "model", [dn.Lasso(solver="sdna"), dn.ElasticNet(solver="ihs"), dn.Ridge(solver="interior")], ids=str
+)
+def test_an_error_about_the_method_names_the_parameter_of_the_estimator(model):
+    with pytest.raises(dn.DualnewtonError, match=r"^solver=.* needs") as raised:
+        model.fit(np.eye(6), np.arange(6.0))
+    assert "method=" not in str(raised.value)

@@ -44,6 +44,14 @@ def zipped(path, members, method=zipfile.ZIP_STORED):
 # Files -------------------------------------------------------------------------------------------------------------------
 
 
+def test_the_error_for_an_absent_folder_names_the_folder(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError, match=r"no such folder to write to: .*absent'"),
+        replacing(tmp_path / "absent" / "x"),
+    ):
+        pass
+
+
 def test_a_file_takes_its_name_when_it_is_complete(tmp_path):
     path = tmp_path / "a.txt"
     with replacing(path, "w") as file:

@@ -218,7 +218,7 @@ def test_zero_is_refused_where_the_loss_would_not_be_smooth_or_not_a_loss(cls, n
 @pytest.mark.parametrize("bad", [0.0, 1.0, -0.5, 2.0, np.nan, np.inf, None, "0.5", [0.1, 0.2]])
 @pytest.mark.parametrize("cls", [losses.Quantile, losses.SmoothQuantile])
 def test_a_quantile_lies_between_zero_and_one(cls, bad):
-    with pytest.raises(ValueError, match="q must be a number > 0 and < 1, got"):
+    with pytest.raises(ValueError, match=r"q \(the quantile\) must be a number > 0 and < 1, got"):
         cls(q=bad)
 
 

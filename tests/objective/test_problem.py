@@ -275,7 +275,7 @@ def test_one_class_with_an_intercept_is_fitted_by_the_intercept_alone():
         ({"X": [["a", "b"], ["c", "d"]]}, "X must hold real numbers"),
         ({"X": np.ones((2, 2)) * 1j}, "X must hold real numbers"),
         ({"y": [1.0]}, r"y must have shape \(2,\), got \(1,\)"),
-        ({"y": [1.0, 0.0]}, r"y must hold -1 or \+1 for Logistic, got 0 at index 1"),
+        ({"y": [1.0, 0.0]}, r"y must hold -1 or \+1 for Logistic, got 0 at index 1; 2 \* y - 1 converts"),
         ({"y": [1.0, np.nan]}, "y must be finite"),
         ({"y": ["yes", "no"]}, "y must hold real numbers"),
         ({"lam": 0.0}, "lam must be a finite number > 0, got 0.0"),

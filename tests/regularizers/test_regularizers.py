@@ -352,9 +352,9 @@ def test_strengths_must_be_finite_and_not_negative(name, make, bad):
     ("lower", "upper", "words"),
     [
         (1.0, 0.0, "lower must be <= upper"),
-        ([0.0, 0.5], [1.0, 0.4], "lower must be <= upper"),
-        (np.inf, np.inf, "finite point between"),
-        (-np.inf, -np.inf, "finite point between"),
+        ([0.0, 0.5], [1.0, 0.4], "lower must be <= upper everywhere.*, got 0.5 and 0.4 for feature 1"),
+        (np.inf, np.inf, "finite numbers between them, got inf and inf"),
+        (-np.inf, -np.inf, "finite numbers between"),
         (np.nan, 1.0, "lower must be a number or a vector of numbers, got nan"),
         (0.0, [np.nan, 1.0], "upper must be a number or a vector of numbers, got"),
         (np.zeros((2, 2)), 1.0, "lower must be a number or a vector"),
@@ -389,7 +389,7 @@ def test_weights_that_are_not_one_number_of_at_least_one_per_feature_are_refused
 
 @pytest.mark.parametrize("groups", [[], [[0, 1]], 3], ids=str)
 def test_groups_must_name_the_group_of_each_feature(groups):
-    with pytest.raises(ValueError, match="groups must name the group of each feature, got shape"):
+    with pytest.raises(ValueError, match=r"groups must name the group of each feature, such as .*, got shape"):
         regularizers.GroupElasticNet(groups)
 
 

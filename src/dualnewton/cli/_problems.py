@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 FEW = 10
 """Number of rows up to which each may have a class of its own."""
 
+OFFERED = ("l2", "l1", "elasticnet", "nonnegative")
+"""The penalties whose parameters are options of the command line."""
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -58,6 +61,7 @@ def problems_from(
     """
     if multiclass is not None:
         among("multiclass", multiclass, (SOFTMAX, REST))
+    among("penalty", penalty, OFFERED)
     labels = labels_of(dataset)
     chosen = among("loss", loss, LOSSES) if loss is not None else ("logistic" if are_classes(labels) else "squared")
     classes = np.unique(labels) if Specification(chosen).classifies else None
@@ -132,13 +136,14 @@ def strength(C: float | None, lam: float | None, n: int) -> float:
     """Return λ; 0, without a penalty, for C = ∞ (inf on the command line)."""
     if C is not None and lam is not None:
         raise DualnewtonError(
-            f"-C and --lam say the same, lambda = 1/(C n): give one of them, got C={C:g} and lam={lam:g}"
+            f"-C and --lam both set the penalty, lambda = 1/(C n): give one of them, got C={C:g} and lam={lam:g}"
         )
     if lam is not None:
         return positive("lam", lam, or_zero=True)
-    if C is not None and math.isinf(C) and C > 0.0:
-        return 0.0
-    return 1.0 / (positive("C", 1.0 if C is None else C) * n)
+    given = 1.0 if C is None else C
+    if not given > 0.0:
+        raise DualnewtonError(f"C must be a number > 0, or inf for no penalty, got {given:g}")
+    return 0.0 if math.isinf(given) else 1.0 / (given * n)
 
 
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:
@@ -147,5 +152,6 @@ def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:
         return "as asked"
     count = len(np.unique(labels))
     return (
-        f"since the target has {count} distinct {'labels' if chosen == 'logistic' else 'values'}; --loss says otherwise"
+        f"since the target has {count} distinct {'labels' if chosen == 'logistic' else 'values'}; "
+        "--loss chooses another"
     )

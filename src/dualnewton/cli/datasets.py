@@ -39,7 +39,8 @@ def datasets(
         _output.table(("name", "kind", "n", "d", "here", "from"), [list(row.values()) for row in rows])
         print()
         _output.paragraph(
-            "Generators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries per row), optionally followed by :SEED."
+            "Generators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries per row), motor:N (insurance claims), optionally "
+            "followed by :SEED."
         )
     else:
         for key, value in rows[0].items():

@@ -88,13 +88,14 @@ class CertifiedModel(BaseEstimator):
     max_iter : int, optional
         Limit on the epochs (passes over the data); 1000 if None.
     solver : str
-        "auto", "sdna", "sdca", "newton" and "ihs" choose the method.
+        "auto" chooses the method by predicted cost; "sdna", "sdca", "newton", "ihs" and, for piecewise linear losses, "interior"
+        name one (docs/choosing-a-method.md).
     time_limit : float, optional
         Limit in seconds; the fit then ends with the best model so far and its proven gap.
     callback : callable, optional
         Called with a :class:`Progress` after each certificate; a true return value stops the fit.
     verbose : int
-        Show a progress line.
+        1 shows a progress line.
     warm_start : bool
         Start from the model and the dual point of the last fit, whose penalty may have had another strength.
     random_state : int, RandomState, Generator or None
@@ -130,7 +131,7 @@ class CertifiedModel(BaseEstimator):
         "verbose": ["verbose"],
         "warm_start": ["boolean"],
         "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None],
         "device": [StrOptions({"cuda"}), None],
     }
     _iteration_epochs: ClassVar[int] = 1  # epochs for each iteration that max_iter allows
@@ -327,7 +328,7 @@ class CertifiedModel(BaseEstimator):
         )
 
     def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
-        """Fit the model for several strengths of its penalty, each from the model before, and certify each.
+        """Fit the model for several strengths of its penalty, each started from the previous model, and certify each.
 
         The estimator itself is not changed.
 

@@ -76,6 +76,8 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Exam
         squares = None
         X, y, sample_weight = _checked_data(model, *opened(X, y, sample_weight), **of_y)
     else:
+        if of_y.get("y_numeric"):
+            _require_numbers(model, y)
         X, y = validate_data(
             model,
             X,
@@ -94,6 +96,20 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Exam
     if type(X) is np.ndarray and not model._keeps_dense and (most := most_nonzero(len(X), X.shape[1], model._tuning)):
         X = with_few_entries(X, most)
     return Examples(X, y, sample_weight, squares=squares if X.dtype == np.float64 else None)
+
+
+def _require_numbers(model: Any, y: Any) -> None:
+    """Raise an error if a target of a regression is text that is not a number: scikit-learn's does not name y."""
+    found = np.asarray(y)
+    if found.dtype.kind not in "OU":
+        return
+    for each in found.flat:
+        try:
+            float(each) if isinstance(each, str) else None
+        except ValueError:
+            raise DualnewtonError(
+                f"y must hold numbers for {type(model).__name__}, got the text {str(each)!r}: classes need a classifier"
+            ) from None
 
 
 def weights_of(sample_weight: Any, X: Any) -> np.ndarray:

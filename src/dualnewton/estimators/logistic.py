@@ -121,10 +121,12 @@ class LogisticRegression(CertifiedClassifier):
             (problem,) = problems[:1]
             own = ("auto", *methods_for(problem))
             if self.solver in METHODS and self.solver not in own:
-                share = "l1_ratio = 0" if problem.regularizer.form.is_quadratic else "l1_ratio > 0"
+                ridge = problem.regularizer.form.is_quadratic
+                share = "l1_ratio = 0" if ridge else "l1_ratio > 0"
+                other = ', or multi_class="ovr", which also has "sdna" and "sdca"' if ridge else ""
                 raise DualnewtonError(
                     f"solver must be one of {', '.join(map(repr, own))} for {len(self.classes_)} classes of {problem.d} features "
-                    f'with the softmax loss and {share}, got {self.solver!r}: use multi_class="ovr" for the dual methods'
+                    f"with the softmax loss and {share}, got {self.solver!r}: use one of these{other}"
                 )
         return problems
 

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from dualnewton.errors import DualnewtonError
@@ -150,6 +151,7 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
             if 2 * len(classes) <= len(numbers):
                 self.classes_, self.multilabel_ = classes, False
                 return data._replace(y=numbers)
+        check_classification_targets(data.y)
         labels = LabelBinarizer().fit(data.y)
         self.classes_, self.multilabel_ = labels.classes_, labels.y_type_.startswith("multilabel")
         if self.multilabel_:

@@ -38,8 +38,8 @@ class HuberRegressor(CertifiedRegressor):
     alpha : float
         The strength of the penalty; 0 is allowed.
     max_iter : int, optional
-        Limit on the iterations. One is a fit at one scale of the residuals, which may take 100 epochs (passes over the data); the
-        limit is on the epochs of all of them together, so that one fit may take more.
+        Limit on the epochs (passes over the data) of the whole fit, in units of 100 epochs. (An iteration is a fit at one scale
+        of the residuals, for which 100 epochs are counted.)
     solver : str
         "auto", "sdna", "sdca", "newton" or "ihs", for the fits at one scale.
 

@@ -31,6 +31,8 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", **options: Any) ->
     path = Path(path)
     if path.exists() and not path.is_file():  # devices and folders must not be replaced
         raise OSError(errno.EINVAL, "is not a file that can be replaced", str(path))
+    if not path.parent.is_dir():  # the error of ``open`` would name the temporary file
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(path.parent))
     _remove_leftovers(path)
     file = _temporary(path, mode.replace("w", "x"), options)
     try:

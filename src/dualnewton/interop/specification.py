@@ -195,7 +195,7 @@ class Specification:
         return 0.0 not in self.lam if isinstance(self.lam, list) else self.lam != 0.0
 
     def unpenalised(self, count: int) -> list[bool]:
-        """Say of each of so many outputs whether it has no penalty."""
+        """Return for each of ``count`` outputs whether it has no penalty."""
         return [lam == 0.0 for lam in self._lams(count, 1.0)]
 
     def with_some_penalty(self) -> Specification:

@@ -143,7 +143,7 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     ----------
     name : str
         A name of the catalog, the name of a file in the folder DUALNEWTON_DATA without its suffix, or a generator: dense:NxD,
-        uncentred:NxD, sparse:NxDxK.
+        uncentred:NxD, sparse:NxDxK, motor:N.
     progress : callable, optional
         Called with the number of bytes received and the total number, if that is known.
 
@@ -323,6 +323,5 @@ def _unknown(name: str) -> str:
     names = [*FILES, *OFFLINE]
     near = difflib.get_close_matches(name, names, 1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return (
-        f"no data set is named {name!r}: {hint}known are {', '.join(names)}, dense:NxD, uncentred:NxD and sparse:NxDxK"
-    )
+    known = ", ".join([*names, "dense:NxD", "uncentred:NxD", "sparse:NxDxK"])
+    return f"no data set is named {name!r}: {hint}known are {known} and motor:N"

@@ -23,7 +23,7 @@ STARTS = 1 << 20
 
 
 def dense_pieces(n: int, d: int, rows: int, dtype: np.dtype) -> tuple[list[int], list[Profile]]:
-    """Return the first row of each piece of so many dense rows, followed by n, and the profiles of the pieces."""
+    """Return the first row of each piece of ``rows`` dense rows, followed by n, and the profiles of the pieces."""
     cuts = [*range(0, n, rows), n]
     sizes = (high - low for low, high in itertools.pairwise(cuts))
     return cuts, [Profile(m, d, m * d, 0.5 * m * d * d, False, dtype.itemsize) for m in sizes]

@@ -109,6 +109,7 @@ class Loss(RoundingErrors):
     """
 
     label_domain: ClassVar[str] = "finite real numbers"
+    label_remedy: ClassVar[str] = ""  # appended to the error about a label outside the domain
 
     gamma: float | None = None
     """The largest known γ for which φ is 1/γ-smooth on the whole real line; None if there is no such bound. Every method also
@@ -124,7 +125,7 @@ class Loss(RoundingErrors):
     the minimiser is bounded in the norm of the Hessian (``objective/distance.py``)."""
 
     wrong: ClassVar[float | None] = None
-    """A lower bound of the loss of an example that is classified wrongly, for a loss whose infimum 0 is not attained. If all
+    """A lower bound on the loss of an example that is classified wrongly, for a loss whose infimum 0 is not attained. If all
     losses are smaller, they tend to 0 along multiples of the model, and without a penalty there is no minimum."""
 
     kinked: ClassVar[bool] = False
@@ -297,7 +298,7 @@ class Loss(RoundingErrors):
         if type(self).valid_labels is not Loss.valid_labels and not (valid := self.valid_labels(y)).all():
             at = int(np.argmin(valid))
             raise DualnewtonError(
-                f"y must hold {self.label_domain} for {type(self).__name__}, got {y[at]:g} at index {at}"
+                f"y must hold {self.label_domain} for {type(self).__name__}, got {y[at]:g} at index {at}{self.label_remedy}"
             )
         return y
 
@@ -410,6 +411,7 @@ class Margin(Loss):
     """
 
     label_domain: ClassVar[str] = "-1 or +1"
+    label_remedy: ClassVar[str] = "; 2 * y - 1 converts labels 0 and 1"
     equal_at_zero = True  # where yz = 0 for both labels
 
     def valid_labels(self, y: Array) -> Array:

@@ -299,7 +299,7 @@ def _conjugate_at_the_ends(tried: _LossPoints) -> Iterator[str]:
 
 
 def _declared_sign(tried: _LossPoints) -> Iterator[str]:
-    """A loss that declares to be nonnegative has simpler bounds of rounding errors, which would be too small otherwise."""
+    """A loss that declares to be nonnegative has simpler bounds on rounding errors, which would be too small otherwise."""
     if tried.loss.nonnegative:
         for k in broken(-tried.value, tried.rounding_of_value(tried.value), tried.z):
             seen = f"at z={tried.z[k]:.8g}, y={tried.y[k]:g} it is {tried.value[k]:.8g}"

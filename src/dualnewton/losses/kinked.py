@@ -113,7 +113,7 @@ class Quantile(NonSmooth):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        between("q", self.q, 0.0, 1.0)
+        between("q (the quantile)", self.q, 0.0, 1.0)
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.q * (y - z), (self.q - 1.0) * (y - z))

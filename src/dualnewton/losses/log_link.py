@@ -39,7 +39,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 ROOT_STEPS = 0.9
 """The Newton steps by which the conjugate of :class:`Tweedie` inverts φ′ are 3 − ROOT_STEPS log min(p − 1, 2 − p), rounded down:
-so many reach the rounding of 80-bit numbers, three at p = 1.4 and nine at p = 1.001. At p = 1.5 the start is the solution."""
+this many reach the precision of 80-bit numbers, three at p = 1.4 and nine at p = 1.001. At p = 1.5 the start is the solution."""
 
 
 class LogLink(Loss):

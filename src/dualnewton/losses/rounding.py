@@ -44,22 +44,22 @@ class Sizes(NamedTuple):
     """Sums over all examples that bound the errors of Σ c_i φ(z_i) and Σ c_i φ*(−α_i)."""
 
     value: float  # Σ c_i φ(z_i) as computed
-    conjugate: float  # bound of Σ c_i |φ*(−α_i)|
-    below: float  # upper bound of −Σ c_i min φ_i
-    at_zero: float  # upper bound of Σ c_i |φ_i(0)|
+    conjugate: float  # bound on Σ c_i |φ*(−α_i)|
+    below: float  # upper bound on −Σ c_i min φ_i
+    at_zero: float  # upper bound on Σ c_i |φ_i(0)|
     weight: float  # Σ c_i
-    # Bounds of (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
+    # Bounds on (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
     margins: float
     labels: float
     dual: float
     change: float
-    largest_change: float  # bound of the error of each margin
-    away: float  # bound of the distance of each dual variable from the domain of φ*
+    largest_change: float  # bound on the error of each margin
+    away: float  # bound on the distance of each dual variable from the domain of φ*
     squared_weight: float  # Σ c_i²
     # Σ c_i α_ik and Σ c_i |α_ik| as computed, of shape (K,) for K > 1 columns; None without an intercept.
     sums: Any
     absolute: Any
-    mass: float  # bound of (Σ_ik (c_i α_ik)²)^½
+    mass: float  # bound on (Σ_ik (c_i α_ik)²)^½
 
 
 class RoundingErrors:
@@ -86,7 +86,7 @@ class RoundingErrors:
         return weight * abs(float(self.value(np.zeros(1), np.ones(1))[0]))  # type: ignore[attr-defined]
 
     def shortfall(self, y: Array, c: Array | None) -> float:
-        """Return an upper bound of −Σ c_i min φ_i = Σ c_i φ*(0)."""
+        """Return an upper bound on −Σ c_i min φ_i = Σ c_i φ*(0)."""
         if self.nonnegative:
             return 0.0
         at_zero = self.conjugate(0.0 * y, y)  # type: ignore[attr-defined]

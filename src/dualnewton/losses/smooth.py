@@ -345,7 +345,7 @@ class SmoothQuantile(Loss):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        between("q", self.q, 0.0, 1.0)
+        between("q (the quantile)", self.q, 0.0, 1.0)
         positive("width", self.width)
 
     @property

@@ -303,7 +303,7 @@ class CompiledPasses:
         return (self.d, self._padded(factors)) if self.sparse else (factors, self.d)
 
     def _sums(self, factors: int, layout: Layout) -> np.ndarray:
-        """Return room for the sums of the parts."""
+        """Return an array for the sums of the parts."""
         return _take(self._room, len(layout.parts) - 1, _apart(math.prod(self._shape(factors))))
 
     def _add_sums(self, sums: np.ndarray, products: np.ndarray) -> None:

@@ -68,7 +68,7 @@ NEAR_ROWS = 1 << 21
 cache of the GPU."""
 
 WIDE = 8
-"""Most columns of W or R per kernel call, which a thread keeps in registers."""
+"""Largest number of columns of W or R per kernel call, which a thread keeps in registers."""
 
 TOGETHER = 4
 """Rows that a group of threads multiplies at a time with several columns of W; entries of a sparse row with one column."""

@@ -1,7 +1,7 @@
 """Factors of positive definite matrices of up to some thousand rows on a GPU, for a few solves each.
 
 cuSOLVER factorises 1001 rows by 190 small kernels in 1.1 ms, and cuBLAS solves by substitution in 0.14 ms: both wait for one
-small step after the other. Here one kernel computes U = L⁻ᵀ for B = LLᵀ, whose blocks exchange tiles by way of memory, and a
+small step after the other. Here one kernel computes U = L⁻ᵀ for B = LLᵀ, whose blocks exchange tiles through memory, and a
 solve B⁻¹g = U(Uᵀg) is two products with vectors.
 
 Right-looking elimination of the columns of (B; I) by tiles gives (L; L⁻ᵀ): the rows below B need no further step, since they are
@@ -17,7 +17,7 @@ import numpy as np
 from dualnewton.matrix.cuda_library import THREADS, awaited, cupy, exchange, kernel, limit, partial_sums, sent
 
 LARGEST = 2048
-"""Most rows of a matrix that these kernels factorise; cuSOLVER takes less time for larger ones."""
+"""Largest number of rows of a matrix that these kernels factorise; cuSOLVER takes less time for larger ones."""
 
 TILE = 64
 """Rows and columns of a tile."""
@@ -31,7 +31,7 @@ SHARED = 2 * 8 * TILE * (TILE + 1)
 FACTOR = r"""
 #define LENGTH (TILE + 1)  // of a row of a tile in shared memory: threads of a warp then read from different banks
 
-// All blocks meet. Reads of what others wrote before pass by the cache of a multiprocessor (__ldcg).
+// A barrier of all blocks. What other blocks wrote before it is read past the L1 cache of a multiprocessor (__ldcg).
 __device__ inline void meet(int* arrived, int* expected)
 {
     __syncthreads();

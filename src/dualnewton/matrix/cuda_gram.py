@@ -18,7 +18,7 @@ from dualnewton.matrix.cuda_rows import row_function
 from dualnewton.row_arrays import RowArray
 
 WIDEST = 128
-"""Most columns, with that of the intercept: each thread holds part of the whole product in registers."""
+"""Largest number of columns, with that of the intercept: each thread holds part of the whole product in registers."""
 
 CAPABILITY = 9
 """Least compute capability of GPUs with the instruction that multiplies matrices of 16×8 and 8×8 in float64."""

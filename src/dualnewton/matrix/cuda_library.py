@@ -24,7 +24,7 @@ LOCKED = 1 << 26
 such memory for later copies."""
 
 EXCHANGED, ROOM = 1 << 16, 1 << 20
-"""Most numbers of an array that is copied by way of :class:`Exchange`, and numbers of float64 for which that has room."""
+"""Largest number of entries of an array that is copied through :class:`Exchange`, and the capacity of its buffer in numbers."""
 
 
 @cache
@@ -110,7 +110,7 @@ class Exchange(threading.local):
         self.used = 0
 
     def take(self, count: int) -> tuple[np.ndarray, int]:
-        """Return room for so many numbers, and the distance of its start in bytes."""
+        """Return a buffer for ``count`` numbers, and the offset of its start in bytes."""
         first, last = self.used, self.used + count
         if last > ROOM:
             cupy().cuda.runtime.deviceSynchronize()

@@ -30,7 +30,7 @@ from dualnewton.matrix.protocol import RowVectors
 from dualnewton.row_arrays import SHIFTS, RowArray
 
 BLOCKS = 8
-"""Most blocks per multiprocessor."""
+"""Largest number of blocks per multiprocessor."""
 
 
 class Form(NamedTuple):

@@ -30,7 +30,7 @@ FEW = 200
 """Largest number of features for which a Gram matrix is factorised on the host, which is faster."""
 
 HEAD = 128
-"""Rows for each nonzero entry of a feature that is looked for, in which dense features are expected to have it."""
+"""Rows that are searched for each required nonzero entry of a feature: dense features are expected to have them there."""
 
 HASHED = 1 << 24
 """Bytes that are copied to the host and hashed at a time (16 MiB)."""

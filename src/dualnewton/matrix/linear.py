@@ -185,7 +185,7 @@ def as_float64(X: Matrix) -> Matrix:
 
 def in_order(X: Matrix) -> bool:
     """Whether the column indices of each row of a CSR array increase, so that none is repeated; threads share many rows."""
-    # A piece for each thread: what they say together does not depend on their number, and SciPy's objects take 0.1 ms each.
+    # A piece for each thread: the combined answer does not depend on their number, and SciPy's objects take 0.1 ms each.
     parts = cut(X, max(CHECKED, (X.indices.nbytes + X.data.nbytes) // (1 + workers().helpers) + 1))
     return all(workers().each(parts, lambda part: part.has_canonical_format))
 

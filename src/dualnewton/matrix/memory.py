@@ -34,7 +34,7 @@ BLOCK_MARGINS = 1 << 13
 memory instead of mapping new pages."""
 
 COMPILED_FROM = 1 << 21
-"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms); below it, compiling does not pay."""
+"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms); below it, compiling takes too long."""
 
 PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 15, 1 << 16
 """Minimum number of stored entries per part (the unit of work of a thread), sparse and dense: about 0.1 ms. Sparse entries take
@@ -156,7 +156,7 @@ class MemoryData(Data):
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether compiling pays for the passes."""
+        """Whether compiled passes are worth the time of loading or compiling them."""
         return max(self.profile.stored, self.work.whole) >= COMPILED_FROM
 
     @cached_property

@@ -144,7 +144,7 @@ class Work:
     # ``by_pairs(m, p)`` says whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair
     # by pair instead of by products of dense copies of the rows, which is the default.
     by_pairs: Callable[[int, float], bool] | None = None
-    # Stored entries of the data set of which the rows are a piece, 0 if they are not a piece: whether compiling pays
+    # Stored entries of the data set of which the rows are a piece, 0 if they are not a piece: whether compiling is worth its time
     # depends on all pieces together.
     whole: int = 0
 
@@ -187,7 +187,7 @@ class Data(Selections, ABC):
 
     @property
     def additions(self) -> int:
-        """Upper bound of the additions through which a row's term enters a sum over all rows (a gradient, or Aᵀv).
+        """Upper bound on the additions through which a row's term enters a sum over all rows (a gradient, or Aᵀv).
 
         The rounding error of the sum is at most about this multiple of its terms' absolute values, whatever the order of the
         additions. Data whose parts have sums of their own declare fewer than n.
@@ -201,7 +201,7 @@ class Data(Selections, ABC):
 
     @cached_property
     def norm(self) -> float:
-        """An upper bound of (Σ_ij A_ij²)^½ that exceeds it by rounding errors alone."""
+        """An upper bound on (Σ_ij A_ij²)^½ that exceeds it by rounding errors alone."""
         return math.sqrt(float(self.feature_norms @ self.feature_norms)) * (1.0 + (self.n + self.d) * 2.0**-52)
 
     # Identity ----------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class Data(Selections, ABC):
         """Return the number of nonzero entries of each feature."""
 
     def has_each(self, least: int) -> bool:
-        """Whether each feature has at least so many nonzero entries."""
+        """Whether each feature has at least ``least`` nonzero entries."""
         return bool((self.nonzeros() >= least).all())
 
     # Parts, gathered in memory -----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ ENOUGH = 0.9
 
 
 class Bound(NamedTuple):
-    """A feasible dual point with ᾱ and D(α), a lower bound of the optimal value; −∞ if rounding has made it infeasible.
+    """A feasible dual point with ᾱ and D(α), a lower bound on the optimal value; −∞ if rounding has made it infeasible.
 
     ``sizes`` are the sums over α from which its rounding errors are bounded, if they are known.
     """

@@ -72,7 +72,7 @@ class Certificate:
     def agrees_with(self, other: Certificate) -> bool:
         """Whether both values equal those of the other certificate up to rounding: twice its rounding bound, if it has one.
 
-        One with a finite reach bounds more than the errors of the values.
+        The bound of a certificate with a finite ``reach`` covers more than the errors of P and D, and is not used.
         """
         known = other.rounding is not None and other.reach == math.inf
         allowed = 2.0 * (other.rounding or 0.0) if known else ROUNDING * (abs(self.primal) + abs(self.dual))
@@ -131,7 +131,7 @@ class CertifiedPair:
         return self
 
     def with_rounding(self, rounding: float | None, reach: float = math.inf) -> CertifiedPair:
-        """Return the pair with a bound of the rounding errors of its certificate, and the models for which it is proved."""
+        """Return the pair with a bound on the rounding errors of its certificate, and the models for which it is proved."""
         # Not ``replace``, which takes twice as long: Python calls dominate the time of a small fit.
         found = self.certificate
         certificate = Certificate(found.primal, found.dual, rounding=rounding, reach=reach, parts=found.parts)

@@ -103,7 +103,7 @@ def certify_models(
 
     Problems whose intercept is so far from its best value that it must be searched share a second pass. If feasible ``alphas``
     are given, each certificate uses the better of the two dual points, which takes one more pass. Without these, certificates
-    have a bound of their rounding errors if ``tol`` is given. Neither it nor the dual bound need be sharp where gap and errors
+    have a bound on their rounding errors if ``tol`` is given. Neither it nor the dual bound need be sharp where gap and errors
     are at most tol|P|.
     """
     models, intercepts = _allowed(problems, models, intercepts)
@@ -137,11 +137,11 @@ def _pairs(
     found: Sequence[tuple[float, Bound]],
     tol: float | None,
 ) -> list[CertifiedPair]:
-    """Return the pairs of models and dual points; with bounds of their rounding errors if ``tol`` is given."""
+    """Return the pairs of models and dual points; with bounds on their rounding errors if ``tol`` is given."""
     errors: list[float | None] = [None] * len(models)
     if tol is not None:
         errors = rounding_bounds(groups, models, intercepts, found, tol)
-    # Sums over the dual points are kept for a later bound of rounding errors. Those of a group are not: they differ in the last
+    # Sums over the dual points are kept for a later bound on rounding errors. Those of a group are not: they differ in the last
     # bits from those of one problem, which a run that is restored from a file computes.
     keeps = tol is None and (len(models) == 1 or is_elsewhere(groups[0].first.y))
     pairs = []

@@ -55,7 +55,7 @@ SINGULAR = 1e-12
 """H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry."""
 
 CLOSE = 0.1
-"""MR‖v‖ up to which a simple bound of R is used: r* is then at most 6 % larger than for R = 0."""
+"""MR‖v‖ up to which a simple bound on R is used: r* is then at most 6 % larger than for R = 0."""
 
 COLUMNS = 64
 """Columns of L⁻ᵀ that are multiplied by the rows at a time: limits the memory to 64 numbers per row."""
@@ -98,7 +98,7 @@ class Region:
     with_intercept: bool = True  # whether there are intercepts b_k; else the size of L is Kd
 
     def spread(self, sample: Sample) -> float:
-        """Return a bound of √(Σ ω_s ‖z_s − z_s*‖²), z and z* the margins of the model and of the minimiser.
+        """Return a bound on √(Σ ω_s ‖z_s − z_s*‖²), z and z* the margins of the model and of the minimiser.
 
         For K > 1 columns, a constant may be added to all margins of a row: no prediction depends on it.
         """
@@ -119,7 +119,7 @@ class Region:
 
 
 def _largest_eigenvalue(S: np.ndarray) -> float:
-    """Return ‖S⁴‖_F^¼, a bound of the largest eigenvalue of a positive semidefinite matrix, at most size^⅛ times as large.
+    """Return ‖S⁴‖_F^¼, a bound on the largest eigenvalue of a positive semidefinite matrix, at most size^⅛ times as large.
 
     Three matrix products cost less than an eigenvalue computation, and iterations would give a lower bound.
     """
@@ -143,7 +143,7 @@ class Ball:
     shift: float
 
     def spread(self, sample: Sample) -> float:
-        """Return a bound of √(Σ ω_s (z_s − z_s*)²)."""
+        """Return a bound on √(Σ ω_s (z_s − z_s*)²)."""
         return self.radius * math.sqrt(sample.square(self.centre)) + self.shift
 
 

@@ -2,7 +2,7 @@
 
 On x86-64 processors this type has 64 bits of mantissa instead of 53 (on some others 113), and rounding errors of sums are 2048
 times smaller. Where it is no more precise than float64 (Windows, macOS on ARM) the result is valid, but not more accurate: the
-bound of rounding errors uses the precision that the type has. Rows are read in blocks, as float64 numbers, and products with
+bound on rounding errors uses the precision that the type has. Rows are read in blocks, as float64 numbers, and products with
 them are computed in the longer type. It takes about ten times as long as an ordinary certificate.
 """
 
@@ -36,7 +36,7 @@ EXTENDED = Roundoff(unit=UNIT, feasible=1e-15, terms=ULPS * UNIT, in_parts=False
 
 
 def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
-    """Return the pair with P, D and the bound of their rounding errors computed in extended precision."""
+    """Return the pair with P, D and the bound on their rounding errors computed in extended precision."""
     n, K, loss, y = problem.n, problem.columns, precise(problem.loss), labels(problem)
     w, b = np.asarray(pair.w, dtype=Long), np.asarray(pair.intercept, dtype=Long)
     alpha = loss.closed(np.array(pair.alpha, dtype=Long), y)

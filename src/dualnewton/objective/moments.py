@@ -115,7 +115,7 @@ def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
 
 
 class Sums(NamedTuple):
-    """Sums over the rows of the residuals r of some models, with bounds of their rounding errors."""
+    """Sums over the rows of the residuals r of some models, with bounds on their rounding errors."""
 
     squares: np.ndarray  # (models,) Σ c_i ‖r_i‖²
     along: np.ndarray  # (models,) Σ c_i ⟨r_i, t_i⟩
@@ -157,7 +157,7 @@ class Residuals:
         return Sums(fitted - 2.0 * crossed + own, crossed - own, GU - self.k, A, last, error)
 
     def mean_squares(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return Σ c_i ‖r_i‖²/(K Σ c_i) of each model, and bounds of their rounding errors."""
+        """Return Σ c_i ‖r_i‖²/(K Σ c_i) of each model, and bounds on their rounding errors."""
         found, scale = self.sums(W, b), 1.0 / (len(self.k) * self.moments.total)
         return scale * found.squares, 1.01 * scale * found.error.sum(axis=1)
 
@@ -199,7 +199,7 @@ class Verifier:
         return [Certificate(*pair, rounding=0.0) for pair in pairs]
 
     def _errors(self, found: Sums) -> tuple[np.ndarray, np.ndarray]:
-        """Return bounds of the errors of each model, of all outputs together.
+        """Return bounds on the errors of each model, of all outputs together.
 
         They are those of the sums over rows in the dual value, and the factor of N_j in that of the slopes.
         """
@@ -216,7 +216,7 @@ class Verifier:
         return 1.01 * bounds[0], 1.01 * bounds[1]  # for products of several η, and the arithmetic of this function
 
     def _conjugates(self, bars: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return an s for which g*(sᾱ) is finite and a bound of it, for each ᾱ, whose entries have errors of N_j ``errors``."""
+        """Return an s for which g*(sᾱ) is finite and a bound on it, for each ᾱ, whose entries have errors of N_j ``errors``."""
         g, N = self.problem.g, self.of.norms[:-1]
         if not self.problem.regularizer.strongly_convex:
             s = g.reaches(bars)

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
 SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
-"""Values s that are tried as lower bounds of the smallest eigenvalue, for a diagonal between ½ and 2."""
+"""Values s that are tried as lower bounds on the smallest eigenvalue, for a diagonal between ½ and 2."""
 
 ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all
 rows; with 2000 features a second sum of this kind would exceed time limits.)"""
 
 FEW_MORE = 4
-"""Factor by which all rows may be more than those of the first attempt, if their Gram matrix is used: it costs no more calls."""
+"""Largest ratio of all rows to those of the first attempt for which the known Gram matrix of all rows is used instead."""
 
 ELSEWHERE = 16
 """Factor by which the second attempt has more rows, if the rows are not in memory: they are copied here."""
@@ -99,7 +99,7 @@ class Independence(NamedTuple):
 def room_of(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
     """Return m_i, the distance of −α_i from the boundary of the domain of φ*; one if the domain has no boundary.
 
-    It is zero where it is less than ``OUTSIDE`` times ``away``, a bound of the distance of −α_i from the domain.
+    It is zero where it is less than ``OUTSIDE`` times ``away``, a bound on the distance of −α_i from the domain.
     """
     room = problem.loss.room(alpha, problem.y)
     return room if away == 0.0 else np.where(room > OUTSIDE * away, room, 0.0)
@@ -114,9 +114,9 @@ def independence(
 ) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
-    None if all proofs fail. ``room`` is m, ones by default. If ``one_sided``, a dual point needs (Ãᵀcα)_j ≤ 0 only: a feature
-    that depends on others then has a constraint of its own. ``gram`` returns G of all rows, which is used instead of that of a
-    few rows if all rows are not many more.
+    None if all proofs fail. ``room`` is m, the distances from the boundary, ones by default. If ``one_sided``, a dual point needs
+    (Ãᵀcα)_j ≤ 0 only: a feature that depends on others then has a constraint of its own. ``gram`` returns G of all rows, which is
+    used instead of that of a few rows if all rows are not many more.
     """
     kept = varying(problem)
     if kept is None:
@@ -145,10 +145,10 @@ def independence(
 
 
 def within_reach(problem: Problem, theta: np.ndarray, excess: np.ndarray) -> tuple[float, float] | None:
-    """Return a bound of |⟨r, v⟩| for all models v with Σ_j N_j |v_j| ≤ ρ, and ρ; None if squares of features underflow.
+    """Return a bound on |⟨r, v⟩| for all models v with Σ_j N_j |v_j| ≤ ρ, and ρ; None if squares of features underflow.
 
     N_j are the norms of the features, that of the intercept is √n. ``theta`` is the model with its intercept, and ``excess``
-    a bound of |r|, both of shape (K, d) or (K, d + 1).
+    a bound on |r|, both of shape (K, d) or (K, d + 1).
     """
     if varying(problem) is None:
         return None
@@ -230,7 +230,7 @@ def _scaled(G: np.ndarray, error: float) -> tuple[np.ndarray, float] | None:
 
 
 def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
-    """Return a proved lower bound of the smallest eigenvalue of a matrix; zero if none was found.
+    """Return a proved lower bound on the smallest eigenvalue of a matrix; zero if none was found.
 
     B is symmetric up to rounding, with a diagonal between ½ and 2, which is overwritten; its lower triangle is used. Its
     entries B_jk have errors of at most (B_jj B_kk)^½ times ``error``: a matrix of norm tr(B) times this.
@@ -257,7 +257,7 @@ def smooth_growth(length: float, gaps: float, curvature: float, lightest: float)
 
         T(2κ Σ c_i h_i)^½ + (16/3)τ Σ c_i h_i + ½κT².
 
-    ``length`` is T; ``gaps`` a bound of Σ c_i h_i(−α_i), which is n times the gap; ``curvature`` κ; and ``lightest`` the
+    ``length`` is T; ``gaps`` a bound on Σ c_i h_i(−α_i), which is n times the gap; ``curvature`` κ; and ``lightest`` the
     smallest c_i m_i of the rows whose δ_i is not zero: τ = T/(c_i m_i)^½ must be at most 3/8.
     """
     tau = length / math.sqrt(lightest)
@@ -269,7 +269,7 @@ def smooth_growth(length: float, gaps: float, curvature: float, lightest: float)
 def growth(
     problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float
 ) -> float | None:
-    """Return a bound of Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)); None if the correction may leave the domain of φ*.
+    """Return a bound on Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)); None if the correction may leave the domain of φ*.
 
     By convexity it is at most 1/F of the same sum for Fδ, for any factor F ≥ 1, which divides the rounding errors of h by F.
 

@@ -353,7 +353,7 @@ class Problem:
     def certify(
         self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None, *, exact: bool = False
     ) -> Certificate:
-        """Return a certificate of (w, b), recomputed from the data in float64, with a bound of its rounding errors.
+        """Return a certificate of (w, b), recomputed from the data in float64, with a bound on its rounding errors.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class Problem:
             value. Far from the optimum, where −φ′ overshoots, sα for the best s ∈ [0, 1] is tried as well.
         exact : bool
             Whether the values of the same pair are recomputed in extended precision (``objective/extended.py``), which makes the
-            bound of the rounding errors about 2000 times smaller and takes about ten times as long.
+            bound on the rounding errors about 2000 times smaller and takes about ten times as long.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # as in a run: values that overflow give an infinite gap
             pair = self.certified_pair(w, intercept, alpha)
@@ -485,7 +485,7 @@ def finite_matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     """Return ``value`` as a read-only, finite float64 matrix of the given shape."""
     plain = type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous
     if plain and value.shape == shape and value.size <= SHORT and math.isfinite(np.vdot(value, value)):
-        return frozen(value)  # a small fit counts its calls
+        return frozen(value)  # calls dominate the time of small fits
     if np.shape(value) != shape:
         raise DualnewtonError(f"{name} must have shape {shape}, got {np.shape(value)}")
     return frozen(linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))

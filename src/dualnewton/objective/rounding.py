@@ -197,9 +197,9 @@ class _Analysis:
     features: np.ndarray | None  # N; if None, each N_j is bounded by their norm
     along: float  # (Σ_k (Σ_j |w_kj| N_j)²)^½, or ‖W‖ (Σ_j N_j²)^½, which is at least as large
     norm: float  # (Σ_j N_j²)^½
-    margins: float  # bound of ‖z‖
+    margins: float  # bound on ‖z‖
     sizes: DualSizes  # sums over the dual point
-    mass: float  # bound of ‖cα‖
+    mass: float  # bound on ‖cα‖
 
     @classmethod
     def of(

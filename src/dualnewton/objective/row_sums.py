@@ -99,7 +99,7 @@ def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool
     rows = RowVectors(y, c, o)
     if (function := _compiled("losses_of", loss, z, many)) is not None:
         return function(z, rows)
-    if c is None and type(z) is np.ndarray and z.size <= BLOCK:  # a small fit counts its calls
+    if c is None and type(z) is np.ndarray and z.size <= BLOCK:  # calls dominate the time of small fits
         return (float(loss.value(rows.shifted(z), y).sum()),)
     total = 0.0
     for part in blocks(z, loss.columns):
@@ -174,7 +174,7 @@ def split(terms: DualTerms) -> list[DualTerms]:
 
 def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
     """Return the sums over a dual point; those of single columns only if ``masses``."""
-    if masses and rows.c is None and type(alpha) is np.ndarray and alpha.ndim == 1:  # a small fit counts its calls
+    if masses and rows.c is None and type(alpha) is np.ndarray and alpha.ndim == 1:  # for small fits
         squares = float(np.vdot(alpha, alpha))
         if len(alpha) >= 2 * SUMMED:
             return DualSizes(squares, squares, float(totals(alpha)), float(totals(np.abs(alpha))))
@@ -324,7 +324,7 @@ class LabelSums(NamedTuple):
     # Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the loss computes from the labels (``Loss.label_sizes``).
     labels: float
     own: float
-    # Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
+    # Σ c_i |φ_i(0)|, and an upper bound on −Σ c_i min φ_i.
     at_zero: float
     below: float
     offsets: float  # Σ ‖o_i‖²

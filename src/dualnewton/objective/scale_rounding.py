@@ -7,7 +7,7 @@ constraints. A dual point that violates them by rounding is moved to one that sa
   the point is made orthogonal to all features and the intercept instead (``objective/orthogonality.py``).
 - |α_i| ≤ ε and Σ c_i α_i² ≤ Σ c_i: α is divided by 1 + η. D is concave and D(0) = 0, so that D falls by at most η D(α).
 
-u, γ and the bounds of sums by norms are those of ``objective/rounding.py``.
+u, γ and the bounds on sums by norms are those of ``objective/rounding.py``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def scale_bound(
 
 
 def _primal_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: Roundoff) -> float:
-    """Return a bound of the error of P."""
+    """Return a bound on the error of P."""
     unit = problem.unit
     change = (
         problem.epsilon * math.sqrt(1.01 * unit.label_sums.squared_weight) * _residual_errors(problem, pair, roundoff)
@@ -60,7 +60,7 @@ def _primal_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: Ro
 
 
 def _residual_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: Roundoff) -> float:
-    """Return a bound of the Euclidean norm of the errors of the residuals."""
+    """Return a bound on the Euclidean norm of the errors of the residuals."""
     unit = problem.unit
     size = float(np.abs(pair.w) @ unit.data.feature_norms) + math.sqrt(unit.n) * abs(pair.intercept)
     return 1.01 * roundoff.gamma(unit.d + 12) * (size + math.sqrt(unit.label_sums.own))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Sums(NamedTuple):
-    """Sums over a dual point that its value and the bound of rounding errors share."""
+    """Sums over a dual point that its value and the bound on rounding errors share."""
 
     sizes: DualSizes  # of the dual variables alone
     along: np.ndarray  # (d,) or (d, K) Σ c_i α_i x_i

@@ -41,7 +41,9 @@ class GroupElasticNet(Regularizer):
         positive_number("strength", self.strength, or_zero=True)
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or groups.size == 0:
-            raise DualnewtonError(f"groups must name the group of each feature, got shape {groups.shape}")
+            raise DualnewtonError(
+                f"groups must name the group of each feature, such as [0, 0, 1], got shape {groups.shape}"
+            )
         groups = np.unique(groups, return_inverse=True)[1]
         object.__setattr__(self, "groups", frozen(groups))
         object.__setattr__(self, "thresholds", frozen(self.strength * np.sqrt(np.bincount(groups))))

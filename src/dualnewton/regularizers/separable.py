@@ -172,8 +172,13 @@ class Box(Regularizer):
         lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
         if lower.ndim and upper.ndim and lower.shape != upper.shape:
             raise DualnewtonError(f"lower and upper must have the same length, got {lower.size} and {upper.size}")
-        if np.any(lower > upper) or np.any(lower == np.inf) or np.any(upper == -np.inf):
-            raise DualnewtonError("lower must be <= upper everywhere, with a finite point between them")
+        if np.any(wrong := (lower > upper) | (lower == np.inf) | (upper == -np.inf)):
+            at = int(np.argmax(wrong))
+            found = [float(np.broadcast_to(bound, wrong.shape).flat[at]) for bound in (lower, upper)]
+            where = f" for feature {at}" if wrong.ndim else ""
+            raise DualnewtonError(
+                f"lower must be <= upper everywhere, with finite numbers between them, got {found[0]:g} and {found[1]:g}{where}"
+            )
         object.__setattr__(self, "lower", frozen(lower))
         object.__setattr__(self, "upper", frozen(upper))
 

@@ -30,7 +30,7 @@ def solved_directly(
 
     Otherwise there are none, but what the solver has found from a cold start, from which the loop continues
     (:class:`~dualnewton.solvers.direct.method.Direct`). Nothing is found, and the loop takes all steps, if a callback needs each
-    certificate, if a limit may end the steps early, or if a warm start must be certified before the solver knows how good it is.
+    certificate, if a limit may end the steps early, or if a warm start must be certified before the solver is called.
     """
     if _is_constant(problems[0], request) and (results := _solved_by_constants(problems, request)):
         return results, []

@@ -58,11 +58,11 @@ def solve(
     certify_every: int | None = None,
     tuning: Tuning | None = None,
 ) -> Result:
-    """Fit the model and prove how good it is.
+    """Minimise the objective of a problem; return the model with a certificate of its distance from the minimum.
 
-    Each step 1. records the last certificate and stops if a status applies, 2. moves the models (draws index blocks and runs
-    rounds on them, or passes over the data), 3. changes the method if the gap decreases more slowly than predicted, 4. has the
-    problem certify the point from scratch, if a certificate is due; then the checkpoint is written, if it is due.
+    Each step 1. records the last certificate and stops if a status applies, 2. updates the models (by rounds on random sets of
+    examples, or by passes over the data), 3. changes the method if the gap decreases more slowly than predicted, 4. certifies
+    the new point from the data, if a certificate is due; then writes the checkpoint, if it is due.
 
     Parameters
     ----------
@@ -72,17 +72,19 @@ def solve(
         :class:`~dualnewton.objective.unpenalised.Unpenalised` risk.
     method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
         "auto" chooses the method with the least predicted cost, and changes it if the gap decreases more slowly than predicted.
-        Piecewise linear losses are solved without smoothing by "sdna" and "sdca" (box constraints in the dual) and, with a
-        quadratic penalty, by "interior" (an interior-point method); the other methods solve smoothed losses.
+        "sdna" maximises the dual over random sets of examples, "sdca" does so for each example of a set separately; "newton" is
+        Newton's method, "ihs" the same with the Hessian of a sample of rows, "interior" an interior-point method.
+        Piecewise linear losses are solved without smoothing by "sdna" and "sdca" and, with a quadratic penalty, by
+        "interior"; "newton" and "ihs" solve smoothed losses.
     tau : int or "auto"
-        The number of examples per round; with "ihs", of rows in the first sketch.
+        The number of examples in a set (a round updates one set); with "ihs", of rows in the first sample.
     sampling : Sampling, optional
-        The law of the sets. By default: a fresh permutation of all examples, cut into sets of τ, and between two of these
-        (compiled rounds only) sweeps over the active examples, those with a large dual residual.
+        The distribution of the random sets. By default: a new permutation of all examples, cut into sets of τ, and between two
+        permutations (compiled rounds only) sweeps over the active examples, those with a large dual residual.
     tol : float
         Stop when the certified relative gap (P − D)/|P| is at most this.
     max_epochs : int
-        Limit on the passes over the data.
+        Limit on the epochs (passes over the data).
     time_limit : float, optional
         Limit in seconds; the result is the best certified model so far. If it is reached, the bits of the result
         depend on the clock, even if it meets ``tol`` and its status is ``CONVERGED``.
@@ -90,7 +92,7 @@ def solve(
         The number of threads; one by default. A given method returns the same bits for any number; "auto" may choose another
         method for another number.
     random_state : int, numpy.random.Generator or None
-        The same seed gives the same result, bit for bit.
+        The same seed gives the same result, bit for bit. None draws a new seed (estimators use a fixed one).
     warm_start : Result or array of shape (n,), optional
         Start from the model and the dual point of an earlier result, of this or a similar problem, or from a dual point.
     callback : callable, optional
@@ -98,19 +100,19 @@ def solve(
         through other problems (a loss with a kink by smoothed losses), it is also called after each step of these, with the last
         certificate.
     checkpoint : path or Checkpoint, optional
-        A file for the state of the run, written during the run. If it exists, and is of this problem and these settings, the run
+        A file to which the state of the run is written. If it exists, and is of this problem and these settings, the run
         continues from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may differ. The file
         is not removed when the run ends.
     certify_every : int, optional
-        The most steps (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
-        computed only when it may end the run or change the method, since each costs about an epoch.
+        The largest number of steps (about an epoch each) between two certificates; 1 for a trace of every epoch. By default a
+        certificate is computed only when it may end the run or change the method, since each costs about an epoch.
     tuning : Tuning, optional
         The numbers by which the planner predicts costs, from ``dualnewton.planning.tuning``.
 
     Returns
     -------
     Result
-        The result; after Ctrl-C, with the best certified point so far.
+        The best certified model, also after Ctrl-C or a limit; ``result.status`` says how the run ended.
 
     Examples
     --------

@@ -182,7 +182,7 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
 def paths_of(
     problem: Problem, data: Data, tuning: Tuning, *, summed: bool, by_entries: bool, compiled: bool
 ) -> tuple[Paths, Moments | None]:
-    """Return the models of one least-squares problem that walk along penalties; with the moments of its rows, if ``summed``."""
+    """Return the models of one least-squares problem that is solved along decreasing penalties; with moments if ``summed``."""
     from dualnewton.objective.moments import Moments, origin_of
     from dualnewton.solvers.prox.entry_paths import FromEntries
     from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups

@@ -17,6 +17,9 @@ from dualnewton.planning.plan import Plan
 class Status(enum.Enum):
     """How a run ended; the value of each member is its message. If several apply, the first in this order is the status.
 
+    ``CONVERGED``, ``ROUNDING``, ``STOPPED_BY_CALLBACK``, ``INTERRUPTED`` (Ctrl-C), ``TIME_LIMIT``, ``NO_PROGRESS``,
+    ``EPOCH_LIMIT``. The result has the best certified model in every case.
+
     Examples
     --------
     >>> import dualnewton as dn
@@ -27,7 +30,7 @@ class Status(enum.Enum):
     """
 
     CONVERGED = "the certified relative gap is at most tol"
-    ROUNDING = "the relative gap is at most tol, but rounding errors of P and D may exceed tol"
+    ROUNDING = "the relative gap is at most tol, but with the rounding errors of P and D it may exceed tol"
     STOPPED_BY_CALLBACK = "the callback asked to stop"
     INTERRUPTED = "the run was interrupted from the keyboard"
     TIME_LIMIT = "time_limit was reached before the certified relative gap reached tol"

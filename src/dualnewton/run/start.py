@@ -60,7 +60,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     if method in ("newton", "interior") or not (problem.loss.kinked or problem.loss.has_dual_rounds):
         what = f'method="{method}"' if method in ("newton", "interior") else repr(problem.loss)
         raise DualnewtonError(
-            f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
+            f"sampling must be None with {what}: only dual methods draw sets of examples; got {sampling!r}"
         )
     tau = max(1, round(sampling.expected_size))
     chosen = general_plan(problem, method=check_names(problem, method, tau)[0], tau=tau, tuning=request.tuning)
@@ -164,10 +164,10 @@ def called(callback: Any) -> Any:
 
 
 def silent() -> np.errstate:
-    """Return the arithmetic of a run, its planning included.
+    """Return the context of NumPy's error handling in a run, its planning included.
 
     Sums may overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a
-    line search shortens such steps, and the certificate tells what is proved. (BLAS has one thread in a run: after a product,
+    line search shortens such steps, and the certificate states what is proved. (BLAS has one thread in a run: after a product,
     further threads would keep a core busy for a while, waiting for the next one.)
     """
     return np.errstate(over="ignore", invalid="ignore")

@@ -342,7 +342,7 @@ class DaskData(Data):
         return found if np.array_equal(order, back) else found[back]
 
     def _sample(self, places: tuple[int, int, int]) -> Any:
-        """Return rows at equal distances; a few are kept, since the planner asks for the same ones for each of many problems."""
+        """Return rows at equal distances; a few are kept, since the planner reads the same ones for each of many problems."""
         if self._kept[0] == places:
             return self._kept[1]
         found = self.rows(np.arange(*places))

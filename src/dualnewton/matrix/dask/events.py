@@ -80,7 +80,7 @@ class Inbox:
 
 
 def send(topic: str, result: Any, size: int) -> None:
-    """Send the result of the task that runs on this worker; if it is larger than ``LARGEST``, tell the client to gather it.
+    """Send the result of the task that runs on this worker; if it is larger than ``LARGEST``, the client must gather it.
 
     The topic is that of the client's inbox. The result is None if the task failed; ``size`` is a lower bound on the bytes of
     its arrays.

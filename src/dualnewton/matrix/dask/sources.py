@@ -1,4 +1,4 @@
-"""From what Dask's users have (arrays, data frames, lists of delayed matrices) to blocks on the workers."""
+"""Conversion of Dask's collections (arrays, data frames, lists of delayed matrices) to blocks on the workers."""
 
 from __future__ import annotations
 

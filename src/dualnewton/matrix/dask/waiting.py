@@ -16,7 +16,7 @@ PATIENCE = 30.0
 """Seconds for which a fit waits for the first worker, and goes on waiting after the last worker was lost."""
 
 LOOK = 1.0
-"""Seconds between two looks at the workers while results are not there."""
+"""Seconds between two checks of the workers while results are missing."""
 
 CONTINUE = "With checkpoint=path, which solve() and the estimators take, the same fit on a new cluster continues from that file"
 LOST = f"the connection to the Dask cluster was lost during the fit. {CONTINUE}"
