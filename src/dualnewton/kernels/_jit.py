@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numba
@@ -32,7 +32,20 @@ kernel_function: Any = partial(numba.njit, fastmath=FASTMATH, pipeline_class=Ker
 address_function: Any = partial(kernel_function, no_cpython_wrapper=True, **LEAN)
 """Decorator of functions that compiled code alone calls, through their address, and that allocate nothing."""
 
-overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **LEAN, **PART_OF_OVERLOAD})
+
+def _overloads(choose: Any, **options: Any) -> Any:
+    """Return a function for compiled code, whose implementation ``choose`` returns for the types of its arguments."""
+
+    @wraps(choose)
+    def function(*_: Any) -> Any:
+        raise NotImplementedError("for compiled code")
+
+    made: Any = {"forceinline": True, **PART_OF_OVERLOAD, **options}
+    overload(function, jit_options=made)(choose)
+    return function
+
+
+overloads: Any = partial(_overloads, fastmath=FASTMATH, **LEAN)
 """Decorator that selects a lean implementation by argument types and inlines it: a call would pass whole array headers."""
 
 ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
@@ -44,7 +57,7 @@ row_function: Any = partial(numba.njit, pipeline_class=KernelCompiler, **KERNEL 
 row_part: Any = partial(Part, forceinline=True, **ROWS)
 """Decorator of functions that functions of rows call."""
 
-row_overloads = partial(overload, jit_options={"forceinline": True, **ROWS, **PART_OF_OVERLOAD})
+row_overloads: Any = partial(_overloads, **ROWS)
 """Decorator that selects one of these by argument types."""
 
 

@@ -48,30 +48,22 @@ BY_NUMBERS = CompiledLoss(None)
 """A piecewise linear loss."""
 
 
-def values_at(loss: Any, z: float, y: float) -> tuple[float, float, float]:
+@overloads
+def values_at(loss, z, y):
     """φ(z; y), φ′(z; y), φ″(z; y)."""
-    raise NotImplementedError("for compiled code")
-
-
-def slopes_at(loss: Any, z: float, y: float) -> tuple[float, float]:
-    """φ′(z; y), φ″(z; y).
-
-    The serial rounds are given the fields of the library's own losses, by whose type the expressions are selected and inlined: a
-    call through an address took a fifth of their time.
-    """
-    raise NotImplementedError("for compiled code")
-
-
-@overloads(values_at)
-def _values_at(loss, z, y):
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_values(loss.values, loss.parameter, z, y)
     value, first, second = _methods(kind_of(loss), "value", "derivative", "second_derivative")
     return lambda loss, z, y: (value(loss, z, y), first(loss, z, y), second(loss, z, y))
 
 
-@overloads(slopes_at)
-def _slopes_at(loss, z, y):
+@overloads
+def slopes_at(loss, z, y):
+    """φ′(z; y), φ″(z; y).
+
+    The serial rounds are given the fields of the library's own losses, by whose type the expressions are selected and inlined: a
+    call through an address took a fifth of their time.
+    """
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_slopes(loss.slopes, loss.parameter, z, y)
     first, second = _methods(kind_of(loss), "derivative", "second_derivative")

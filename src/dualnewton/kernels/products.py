@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dualnewton.kernels import rows as row
@@ -25,38 +23,10 @@ AHEAD = np.uintp(24)
 matrix exceeds the second-level cache."""
 
 
-def margins(data: Any, columns: Any, starts: Any, first: int, last: int, W: Any, blas: Any, room: Any, Z: Any) -> None:
-    """Z[k, i] = a_iᵀw_k for the rows from first to last; W is K×d for dense rows, d×K for sparse ones."""
-    raise NotImplementedError("for compiled code")
-
-
-def gather(
-    data: Any,
-    columns: Any,
-    starts: Any,
-    first: int,
-    last: int,
-    at: int,
-    R: Any,
-    blas: Any,
-    room: Any,
-    G: Any,
-    cached: bool,
-) -> None:
-    """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones.
-
-    ``cached`` says that the rows were just read.
-    """
-    raise NotImplementedError("for compiled code")
-
-
-def _float64_rows(data: Any, first: int, last: int, room: Any) -> int:
+@overloads
+def _float64_rows(data, first, last, room):
     """Return the address of dense rows in float64: their own, or that of the copy in ``room``."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_float64_rows)
-def _float64_rows_of(data, first, last, room):
     def own(data, first, last, room):
         return address(data) + 8 * data.shape[1] * first
 
@@ -102,8 +72,10 @@ def _four_margins(data, first, last, W, k, Z):
         Z[k, i], Z[k + 1, i], Z[k + 2, i], Z[k + 3, i] = u0, u1, u2, u3
 
 
-@overloads(margins)
-def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
+@overloads
+def margins(data, columns, starts, first, last, W, blas, room, Z):
+    """Z[k, i] = a_iᵀw_k for the rows from first to last; W is K×d for dense rows, d×K for sparse ones."""
+
     def dense(data, columns, starts, first, last, W, blas, room, Z):
         K, d = W.shape
         if K <= DOTS:
@@ -171,8 +143,13 @@ def _add_four(data, i, R, k, at, G):
             G[k, j] += (r0 * data[i, j] + r1 * data[i + 1, j]) + (r2 * data[i + 2, j] + r3 * data[i + 3, j])
 
 
-@overloads(gather)
-def _gather_of(data, columns, starts, first, last, at, R, blas, room, G, cached):
+@overloads
+def gather(data, columns, starts, first, last, at, R, blas, room, G, cached):
+    """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones.
+
+    ``cached`` says that the rows were just read.
+    """
+
     def dense(data, columns, starts, first, last, at, R, blas, room, G, cached):
         (M, d), shift = G.shape, at - first
         if M <= FEW:
