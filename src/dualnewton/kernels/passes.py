@@ -26,7 +26,7 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, least, overloads
 from dualnewton.kernels._memory import address, borrowed, give_back, view
 from dualnewton.kernels.atomic import next_number
-from dualnewton.kernels.blas import call_syrk
+from dualnewton.kernels.blas import call_single_syrk, call_syrk
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.products import FEW as FEW
@@ -187,11 +187,11 @@ def _add_square(rows, first, count, sign, blas, product, H):
 
     def double(rows, first, count, sign, blas, product, H):
         d = rows.shape[1]
-        call_syrk(blas[0], d, count, sign, address(rows) + 8 * first * d, 1.0, address(H), H)
+        call_syrk(blas[0], d, count, sign, address(rows) + 8 * first * d, d, 1.0, address(H), d)
 
     def single(rows, first, count, sign, blas, product, H):
         d = rows.shape[1]
-        call_syrk(blas[1], d, count, sign, address(rows) + 4 * first * d, 0.0, address(product), product)
+        call_single_syrk(blas[1], d, count, sign, address(rows) + 4 * first * d, d, 0.0, address(product), d)
         for j in range(d):
             for k in range(j, d):
                 H[j, k] += product[j, k]
