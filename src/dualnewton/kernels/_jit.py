@@ -1,7 +1,8 @@
-"""The compiler options of every kernel, and the prefetch instruction, which Numba does not offer."""
+"""The compiler options of every kernel, calls through addresses, and the prefetch instruction, which Numba does not offer."""
 
 from __future__ import annotations
 
+import inspect
 from functools import partial, wraps
 from typing import Any
 
@@ -11,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part
+from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part, call_address
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
@@ -59,6 +60,34 @@ row_part: Any = partial(Part, forceinline=True, **ROWS)
 
 row_overloads: Any = partial(_overloads, **ROWS)
 """Decorator that selects one of these by argument types."""
+
+
+def emitted(kinds: Any, codegen: Any) -> Any:
+    """Return a function for compiled code, with the types of a Numba signature, whose LLVM code ``codegen`` emits."""
+
+    def function(*_: Any) -> Any:
+        return kinds, codegen
+
+    # Numba takes the parameters from the signature; the first is its own.
+    names = ["typing", *(f"given{k}" for k in range(len(kinds.args)))]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return intrinsic(function)
+
+
+def calling(kinds: Any) -> Any:
+    """Return the call of a compiled function with this signature: its address, then its arguments, pointers as addresses."""
+    pointers = [isinstance(kind, types.CPointer | types.RawPointer) for kind in kinds.args]
+
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        values = [
+            builder.inttoptr(value, context.get_value_type(kind)) if pointer else value
+            for value, kind, pointer in zip(args[1:], kinds.args, pointers, strict=True)
+        ]
+        return call_address(context, builder, args[0], kinds, values)
+
+    given = (types.intp if pointer else kind for kind, pointer in zip(kinds.args, pointers, strict=True))
+    return emitted(kinds.return_type(types.intp, *given), codegen)
 
 
 @intrinsic

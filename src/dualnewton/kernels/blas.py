@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import float64, intp, types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import get_cython_function_address
+
+from dualnewton.kernels._jit import emitted
 
 _WHOLE, _BYTES = ir.IntType(32), ir.IntType(8).as_pointer()
 
@@ -72,25 +73,18 @@ def _routine(arguments: str, *, fails: bool = False) -> Any:
     open_ones = [word for word in words if "|" in word or word in ("whole", "array", "real", "single")]
     kinds = [float64 if word in ("real", "single") else intp for word in open_ones]
 
-    def call(*_: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            left = iter(args[1:])
-            values = [_passed(builder, word, left) for word in words] + [_WHOLE(0)] * fails
-            # Arrays and numbers are passed by address.
-            rooms = [each if each.type == _BYTES else cgutils.alloca_once_value(builder, each) for each in values]
-            kind = ir.FunctionType(ir.VoidType(), [_BYTES] * len(rooms))
-            pointers = [builder.bitcast(room, _BYTES) for room in rooms]
-            builder.call(builder.inttoptr(args[0], kind.as_pointer()), pointers)
-            if not fails:
-                return context.get_dummy_value()
-            return builder.sext(builder.load(rooms[-1]), context.get_value_type(intp))
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        left = iter(args[1:])
+        values = [_passed(builder, word, left) for word in words] + [_WHOLE(0)] * fails
+        # Arrays and numbers are passed by address.
+        rooms = [each if each.type == _BYTES else cgutils.alloca_once_value(builder, each) for each in values]
+        kind = ir.FunctionType(ir.VoidType(), [_BYTES] * len(rooms))
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.bitcast(room, _BYTES) for room in rooms])
+        if not fails:
+            return context.get_dummy_value()
+        return builder.sext(builder.load(rooms[-1]), context.get_value_type(intp))
 
-        return (intp if fails else types.void)(intp, *kinds), codegen
-
-    # Numba takes the parameters from the signature: itself, the address and one for each word that is open.
-    names = "typing", "address", *(f"given{k}" for k in range(len(kinds)))
-    call.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names])  # type: ignore[attr-defined]
-    return intrinsic(call)
+    return emitted((intp if fails else types.void)(intp, *kinds), codegen)
 
 
 call_gemm = _routine("T|N N whole whole whole 1.0 array whole array whole real array whole")

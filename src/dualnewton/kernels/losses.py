@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float64, types
-from numba.extending import intrinsic
 
 from dualnewton import losses
-from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import address_function, jit, kernel_function, overloads
+from dualnewton.kernels._compiler import address_of, compiled_for
+from dualnewton.kernels._jit import address_function, calling, jit, kernel_function, overloads
 from dualnewton.losses import Loss
 
 VALUES = types.UniTuple(float64, 3)(float64, float64, float64)
@@ -70,20 +69,7 @@ def slopes_at(loss, z, y):
     return lambda loss, z, y: (first(loss, z, y), second(loss, z, y))
 
 
-def _caller(signature: Any) -> Any:
-    """Make the call of a function with this signature at an address."""
-
-    @intrinsic
-    def call(typingctx: Any, address: Any, parameter: Any, z: Any, y: Any) -> Any:
-        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-            return call_address(context, builder, args[0], signature, args[1:])
-
-        return signature.return_type(types.uintp, *signature.args), codegen
-
-    return call
-
-
-_call_values, _call_slopes = _caller(VALUES), _caller(SLOPES)
+_call_values, _call_slopes = calling(VALUES), calling(SLOPES)
 
 
 def _methods(kind: type[Loss], *names: str) -> list[Any]:
