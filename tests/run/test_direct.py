@@ -73,8 +73,8 @@ def test_a_second_call_asks_for_a_smaller_gap_and_is_the_last():
     """The loop asks again if the gap meets tol, but not with its rounding errors: equal calls would end at the limit."""
     asked = []
 
-    def solver(problems, block, starts, *, tol, **limits):
-        asked.append(tol)
+    def solver(problems, block, starts, limits):
+        asked.append(limits.tol)
         return [Found(np.zeros(2), 0.0, 1) for _ in problems]
 
     problem = dn.Problem(np.eye(2), np.ones(2), losses.Hinge(), lam=1.0)
@@ -118,8 +118,8 @@ def test_a_direct_solver_that_misses_the_tolerance_is_not_called_again(monkeypat
     """The loop continues from what it has found; it repeated the call before."""
     calls = []
 
-    def at_zero(problems, block, starts, **limits):
-        calls.append(limits["tol"])
+    def at_zero(problems, block, starts, limits):
+        calls.append(limits.tol)
         return [Found(np.zeros(problem.d), 0.0, 1) for problem in problems]
 
     for module in (direct, methods):

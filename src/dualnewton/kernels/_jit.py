@@ -1,8 +1,9 @@
-"""The compiler options of every kernel, and the prefetch instruction, which Numba does not offer."""
+"""The compiler options of every kernel, calls through addresses, and the prefetch instruction, which Numba does not offer."""
 
 from __future__ import annotations
 
-from functools import partial
+import inspect
+from functools import partial, wraps
 from typing import Any
 
 import numba
@@ -11,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part
+from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part, call_address
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
@@ -32,7 +33,20 @@ kernel_function: Any = partial(numba.njit, fastmath=FASTMATH, pipeline_class=Ker
 address_function: Any = partial(kernel_function, no_cpython_wrapper=True, **LEAN)
 """Decorator of functions that compiled code alone calls, through their address, and that allocate nothing."""
 
-overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **LEAN, **PART_OF_OVERLOAD})
+
+def _overloads(choose: Any, **options: Any) -> Any:
+    """Return a function for compiled code, whose implementation ``choose`` returns for the types of its arguments."""
+
+    @wraps(choose)
+    def function(*_: Any) -> Any:
+        raise NotImplementedError("for compiled code")
+
+    made: Any = {"forceinline": True, **PART_OF_OVERLOAD, **options}
+    overload(function, jit_options=made)(choose)
+    return function
+
+
+overloads: Any = partial(_overloads, fastmath=FASTMATH, **LEAN)
 """Decorator that selects a lean implementation by argument types and inlines it: a call would pass whole array headers."""
 
 ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
@@ -44,8 +58,36 @@ row_function: Any = partial(numba.njit, pipeline_class=KernelCompiler, **KERNEL 
 row_part: Any = partial(Part, forceinline=True, **ROWS)
 """Decorator of functions that functions of rows call."""
 
-row_overloads = partial(overload, jit_options={"forceinline": True, **ROWS, **PART_OF_OVERLOAD})
+row_overloads: Any = partial(_overloads, **ROWS)
 """Decorator that selects one of these by argument types."""
+
+
+def emitted(kinds: Any, codegen: Any) -> Any:
+    """Return a function for compiled code, with the types of a Numba signature, whose LLVM code ``codegen`` emits."""
+
+    def function(*_: Any) -> Any:
+        return kinds, codegen
+
+    # Numba takes the parameters from the signature; the first is its own.
+    names = ["typing", *(f"given{k}" for k in range(len(kinds.args)))]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return intrinsic(function)
+
+
+def calling(kinds: Any) -> Any:
+    """Return the call of a compiled function with this signature: its address, then its arguments, pointers as addresses."""
+    pointers = [isinstance(kind, types.CPointer | types.RawPointer) for kind in kinds.args]
+
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        values = [
+            builder.inttoptr(value, context.get_value_type(kind)) if pointer else value
+            for value, kind, pointer in zip(args[1:], kinds.args, pointers, strict=True)
+        ]
+        return call_address(context, builder, args[0], kinds, values)
+
+    given = (types.intp if pointer else kind for kind, pointer in zip(kinds.args, pointers, strict=True))
+    return emitted(kinds.return_type(types.intp, *given), codegen)
 
 
 @intrinsic

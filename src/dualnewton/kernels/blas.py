@@ -5,6 +5,7 @@ They must use one thread, as in the context of ``matrix.blas.one_blas_thread``. 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,11 @@ import numpy as np
 from llvmlite import ir
 from numba import float64, intp, types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import get_cython_function_address
+
+from dualnewton.kernels._jit import emitted
+
+_WHOLE, _BYTES = ir.IntType(32), ir.IntType(8).as_pointer()
 
 
 @lru_cache(maxsize=16)
@@ -36,190 +41,78 @@ def addresses(*names: str) -> np.ndarray:
     return np.array([lapack_address(name) for name in names], dtype=np.intp)
 
 
-def _call_blas(builder: Any, address: Any, arguments: Any) -> Any:
-    """Call a function of BLAS; arrays and numbers are passed by address. Return its last argument, as it leaves it."""
-    byte = ir.IntType(8).as_pointer()
-
-    def place(value: Any) -> Any:
-        room = cgutils.alloca_once(builder, value.type)
-        builder.store(value, room)
-        return builder.bitcast(room, byte)
-
-    given = [each if each.type == byte else place(each) for each in arguments]
-    kind = ir.FunctionType(ir.VoidType(), [byte] * len(given))
-    builder.call(builder.inttoptr(address, kind.as_pointer()), given)
-    return given[-1]
-
-
-def _whole(builder: Any, value: Any) -> Any:
-    return builder.trunc(value, ir.IntType(32))
-
-
-def _array(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, ir.IntType(8).as_pointer())
+def _passed(builder: Any, word: str, given: Iterator[Any]) -> Any:
+    """Return an argument of a function of BLAS, given those of the call that are left."""
+    if "|" in word:
+        number = next(given)
+        return builder.select(builder.icmp_signed("!=", number, number.type(0)), *map(_letter, word.split("|")))
+    if word == "whole":
+        return builder.trunc(next(given), _WHOLE)
+    if word == "array":
+        return builder.inttoptr(next(given), _BYTES)
+    if word in ("real", "single"):
+        return next(given) if word == "real" else builder.fptrunc(next(given), ir.FloatType())
+    if word.isalpha():
+        return _letter(word)
+    return ir.DoubleType()(float(word)) if "." in word else _WHOLE(int(word))
 
 
 def _letter(letter: str) -> Any:
     return ir.IntType(8)(ord(letter))
 
 
-def _chosen(builder: Any, number: Any, letters: str = "TN") -> Any:
-    """Return the first letter where the number is not zero, else the second."""
-    return builder.select(builder.icmp_signed("!=", number, number.type(0)), *map(_letter, letters))
+def _routine(arguments: str, *, fails: bool = False) -> Any:
+    """Return the call of a function of BLAS or LAPACK at an address, in kernels.
 
-
-@intrinsic
-def call_gemm(
-    typingctx: Any,
-    address: Any,
-    transposed: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    A: Any,
-    lda: Any,
-    B: Any,
-    ldb: Any,
-    beta: Any,
-    C: Any,
-    ldc: Any,
-) -> Any:
-    """C = op(A) B + beta C by the function dgemm of BLAS at an address; A, B and C are addresses of column-major matrices."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, transposed, m, n, k, A, lda, B, ldb, beta, C, ldc = args
-        m, n, k, lda, ldb, ldc = (_whole(builder, value) for value in (m, n, k, lda, ldb, ldc))
-        A, B, C = (_array(builder, value) for value in (A, B, C))
-        letter, one = _chosen(builder, transposed), ir.DoubleType()(1.0)
-        _call_blas(builder, address, [letter, _letter("N"), m, n, k, one, A, lda, B, ldb, beta, C, ldc])
-        return context.get_dummy_value()
-
-    return types.void(*[intp] * 9, float64, intp, intp), codegen
-
-
-@intrinsic
-def call_syrk(typingctx: Any, address: Any, n: Any, k: Any, alpha: Any, A: Any, beta: Any, C: Any, like: Any) -> Any:
-    """C = alpha A Aᵀ + beta C on and below the diagonal, by dsyrk or ssyrk, whichever is at the address for the type of ``like``.
-
-    A and C are addresses of column-major matrices, of n×k and n×n.
+    ``arguments`` are those of the function, in order: letters and numbers that are always the same; ``T|N`` for a letter that is
+    the first of these if a number is not zero, else the second; ``whole``, ``real`` and ``single`` for integers and numbers in
+    float64 and float32; ``array`` for the address of an array. The call takes the address of the function and those that are not
+    always the same. With ``fails``, the function has a last argument, zero unless it failed, which the call returns.
     """
+    words = arguments.split()
+    open_ones = [word for word in words if "|" in word or word in ("whole", "array", "real", "single")]
+    kinds = [float64 if word in ("real", "single") else intp for word in open_ones]
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, n, k, alpha, A, beta, C, _ = args
-        if like.dtype.bitwidth == 32:
-            alpha, beta = (builder.fptrunc(value, ir.FloatType()) for value in (alpha, beta))
-        n, k, A, C = _whole(builder, n), _whole(builder, k), _array(builder, A), _array(builder, C)
-        _call_blas(builder, address, [_letter("L"), _letter("N"), n, k, alpha, A, n, beta, C, n])
-        return context.get_dummy_value()
+    def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        left = iter(args[1:])
+        values = [_passed(builder, word, left) for word in words] + [_WHOLE(0)] * fails
+        # Arrays and numbers are passed by address.
+        rooms = [each if each.type == _BYTES else cgutils.alloca_once_value(builder, each) for each in values]
+        kind = ir.FunctionType(ir.VoidType(), [_BYTES] * len(rooms))
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.bitcast(room, _BYTES) for room in rooms])
+        if not fails:
+            return context.get_dummy_value()
+        return builder.sext(builder.load(rooms[-1]), context.get_value_type(intp))
 
-    return types.void(intp, intp, intp, float64, intp, float64, intp, like), codegen
+    return emitted((intp if fails else types.void)(intp, *kinds), codegen)
 
+
+call_gemm = _routine("T|N N whole whole whole 1.0 array whole array whole real array whole")
+"""C = op(A) B + beta C by dgemm: (address, transposed, m, n, k, A, lda, B, ldb, beta, C, ldc)."""
+
+call_syrk = _routine("L N whole whole real array whole real array whole")
+"""C = alpha A Aᵀ + beta C on and below the diagonal by dsyrk, for A of n×k: (address, n, k, alpha, A, lda, beta, C, ldc)."""
+
+call_single_syrk = _routine("L N whole whole single array whole single array whole")
+"""The same by ssyrk, for arrays of float32."""
+
+factorise = _routine("U|L whole array whole", fails=True)
+"""A = its Cholesky factor, upper or lower, by dpotrf, or by dpotri the inverse of the matrix that has the factor A: (address,
+upper, n, A, lda). It returns zero if that was possible."""
 
 # Tiles of a large factor ------------------------------------------------------------------------------------------------------
 
+subtract_product = _routine("N T whole whole whole -1.0 array whole array whole 1.0 array whole")
+"""C −= A Bᵀ by dgemm, for A of m×k and B of n×k: (address, m, n, k, A, lda, B, ldb, C, ldc)."""
 
-@intrinsic
-def subtract_product(
-    typingctx: Any, address: Any, m: Any, n: Any, k: Any, A: Any, lda: Any, B: Any, ldb: Any, C: Any, ldc: Any
-) -> Any:
-    """C −= A Bᵀ by dgemm, for A of m×k and B of n×k."""
+subtract_square = _routine("L N whole whole -1.0 array whole 1.0 array whole")
+"""C −= A Aᵀ on and below the diagonal by dsyrk, for A of n×k: (address, n, k, A, lda, C, ldc)."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, m, n, k, A, lda, B, ldb, C, ldc = args
-        m, n, k, lda, ldb, ldc = (_whole(builder, value) for value in (m, n, k, lda, ldb, ldc))
-        A, B, C = (_array(builder, value) for value in (A, B, C))
-        factors = ir.DoubleType()(-1.0), ir.DoubleType()(1.0)
-        given = [_letter("N"), _letter("T"), m, n, k, factors[0], A, lda, B, ldb, factors[1], C, ldc]
-        _call_blas(builder, address, given)
-        return context.get_dummy_value()
+divide = _routine("R L T N whole whole 1.0 array whole array whole")
+"""B = B L⁻ᵀ by dtrsm, for B of m×n and a lower triangle L: (address, m, n, L, ldl, B, ldb)."""
 
-    return types.void(*[intp] * 10), codegen
+subtract_from_vector = _routine("T|N whole whole -1.0 array whole array 1 1.0 array 1")
+"""y −= op(A) x by dgemv, for A of m×n and contiguous vectors: (address, transposed, m, n, A, lda, x, y)."""
 
-
-@intrinsic
-def subtract_square(typingctx: Any, address: Any, n: Any, k: Any, A: Any, lda: Any, C: Any, ldc: Any) -> Any:
-    """C −= A Aᵀ on and below the diagonal by dsyrk, for A of n×k."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, n, k, A, lda, C, ldc = args
-        n, k, lda, ldc = (_whole(builder, value) for value in (n, k, lda, ldc))
-        factors = ir.DoubleType()(-1.0), ir.DoubleType()(1.0)
-        given = [
-            _letter("L"),
-            _letter("N"),
-            n,
-            k,
-            factors[0],
-            _array(builder, A),
-            lda,
-            factors[1],
-            _array(builder, C),
-            ldc,
-        ]
-        _call_blas(builder, address, given)
-        return context.get_dummy_value()
-
-    return types.void(*[intp] * 7), codegen
-
-
-@intrinsic
-def factorise(typingctx: Any, address: Any, upper: Any, n: Any, A: Any, lda: Any) -> Any:
-    """A = its Cholesky factor, upper or lower, by dpotrf, or by dpotri the inverse of the matrix that has the factor A.
-
-    Return zero if that was possible.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, upper, n, A, lda = args
-        number = ir.IntType(32)
-        given = [_chosen(builder, upper, "UL"), _whole(builder, n), _array(builder, A), _whole(builder, lda), number(0)]
-        info = builder.load(builder.bitcast(_call_blas(builder, address, given), number.as_pointer()))
-        return builder.sext(info, context.get_value_type(intp))
-
-    return intp(*[intp] * 5), codegen
-
-
-@intrinsic
-def divide(typingctx: Any, address: Any, m: Any, n: Any, L: Any, ldl: Any, B: Any, ldb: Any) -> Any:
-    """B = B L⁻ᵀ by dtrsm, for B of m×n and a lower triangle L."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, m, n, L, ldl, B, ldb = args
-        m, n, ldl, ldb = (_whole(builder, value) for value in (m, n, ldl, ldb))
-        letters, one = [_letter(letter) for letter in "RLTN"], ir.DoubleType()(1.0)
-        _call_blas(builder, address, [*letters, m, n, one, _array(builder, L), ldl, _array(builder, B), ldb])
-        return context.get_dummy_value()
-
-    return types.void(*[intp] * 7), codegen
-
-
-@intrinsic
-def subtract_from_vector(
-    typingctx: Any, address: Any, transposed: Any, m: Any, n: Any, A: Any, lda: Any, x: Any, y: Any
-) -> Any:
-    """Y −= op(A) x by dgemv, for A of m×n and contiguous vectors."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, transposed, m, n, A, lda, x, y = args
-        m, n, lda = (_whole(builder, value) for value in (m, n, lda))
-        A, x, y = (_array(builder, value) for value in (A, x, y))
-        one, factors = ir.IntType(32)(1), (ir.DoubleType()(-1.0), ir.DoubleType()(1.0))
-        letter = _chosen(builder, transposed)
-        _call_blas(builder, address, [letter, m, n, factors[0], A, lda, x, one, factors[1], y, one])
-        return context.get_dummy_value()
-
-    return types.void(*[intp] * 8), codegen
-
-
-@intrinsic
-def divide_vector(typingctx: Any, address: Any, transposed: Any, n: Any, L: Any, ldl: Any, x: Any) -> Any:
-    """X = op(L)⁻¹ x by dtrsv, for a lower triangle L and a contiguous vector."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, transposed, n, L, ldl, x = args
-        letters = _letter("L"), _chosen(builder, transposed), _letter("N")
-        whole = _whole(builder, n), _array(builder, L), _whole(builder, ldl)
-        _call_blas(builder, address, [*letters, *whole, _array(builder, x), ir.IntType(32)(1)])
-        return context.get_dummy_value()
-
-    return types.void(*[intp] * 6), codegen
+divide_vector = _routine("L T|N N whole array whole array 1")
+"""x = op(L)⁻¹ x by dtrsv, for a lower triangle L and a contiguous vector: (address, transposed, n, L, ldl, x)."""

@@ -230,7 +230,7 @@ def _form(data, columns, starts, q, diagonal, ridge, moved, free, blas, M):
                 M[b, a] = row.dot(data, columns, starts, free[b], dense)
             row.spread(data, columns, starts, free[a], 0.0, dense)
     if starts.size == 0:
-        call_syrk(blas[1], m, n, 1.0, address(by_rows), 0.0, address(M), dense)
+        call_syrk(blas[1], m, n, 1.0, address(by_rows), m, 0.0, address(M), m)
     for a in range(m):
         for b in range(a, m):
             M[a, b] -= q[free[a]] * q[free[b]]

@@ -13,13 +13,9 @@ from dualnewton.kernels.losses import kind_of
 from dualnewton.losses import base
 
 
-def loss_at(kind: Any, p: float, q: float) -> Any:
+@row_overloads
+def loss_at(kind, p, q):
     """Return the fields of a loss: given as constants, or built from p and q."""
-    raise NotImplementedError("for compiled code")
-
-
-@row_overloads(loss_at)
-def _loss_at(kind, p, q):
     if not isinstance(kind, types.NamedTupleClass):
         return lambda kind, p, q: kind  # noqa: ARG005
     if len(kind.instance_class._fields) == 1:
@@ -31,11 +27,8 @@ def _loss_at(kind, p, q):
 
 
 def _of_one_margin(name: str) -> Any:
-    def method(self: Any, z: float, y: float) -> Any:
-        raise NotImplementedError("for compiled code")
-
-    @row_overloads(method)
-    def of_loss(self, z, y):
+    @row_overloads
+    def method(self, z, y):
         own = vectorised(getattr(kind_of(self), name))
         if name == "domain":
             return lambda self, z, y: own(self, y)  # noqa: ARG005
@@ -53,11 +46,8 @@ direction = vectorised(base.balancing_direction)
 
 
 def _of_columns(name: str) -> Any:
-    def method(self: Any, z: np.ndarray, y: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-        raise NotImplementedError("for compiled code")
-
-    @row_overloads(method)
-    def of_loss(self, z, y, values, out):
+    @row_overloads
+    def method(self, z, y, values, out):
         own = vectorised(getattr(kind_of(self), name))
         return lambda self, z, y, values, out: own(self, z, y, values, out)
 
@@ -68,13 +58,10 @@ BY_COLUMNS = {name: _of_columns(name) for name in base.BY_COLUMNS}
 """The functions of a loss that compiled passes call, by name."""
 
 
-def labels_of(self: Any, y: np.ndarray, first: int, m: int, K: int) -> Any:
+@row_overloads
+def labels_of(self, y, first, m, K):
     """Return m labels in the form that the loss declares, given those of all rows as numbers of 8 bytes."""
-    raise NotImplementedError("for compiled code")
 
-
-@row_overloads(labels_of)
-def _labels_of(self, y, first, m, K):
     def numbers(self, y, first, m, K):
         return y[first : first + m]
 

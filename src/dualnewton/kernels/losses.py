@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float64, types
-from numba.extending import intrinsic
 
 from dualnewton import losses
-from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import address_function, jit, kernel_function, overloads
+from dualnewton.kernels._compiler import address_of, compiled_for
+from dualnewton.kernels._jit import address_function, calling, jit, kernel_function, overloads
 from dualnewton.losses import Loss
 
 VALUES = types.UniTuple(float64, 3)(float64, float64, float64)
@@ -48,50 +47,29 @@ BY_NUMBERS = CompiledLoss(None)
 """A piecewise linear loss."""
 
 
-def values_at(loss: Any, z: float, y: float) -> tuple[float, float, float]:
+@overloads
+def values_at(loss, z, y):
     """φ(z; y), φ′(z; y), φ″(z; y)."""
-    raise NotImplementedError("for compiled code")
-
-
-def slopes_at(loss: Any, z: float, y: float) -> tuple[float, float]:
-    """φ′(z; y), φ″(z; y).
-
-    The serial rounds are given the fields of the library's own losses, by whose type the expressions are selected and inlined: a
-    call through an address took a fifth of their time.
-    """
-    raise NotImplementedError("for compiled code")
-
-
-@overloads(values_at)
-def _values_at(loss, z, y):
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_values(loss.values, loss.parameter, z, y)
     value, first, second = _methods(kind_of(loss), "value", "derivative", "second_derivative")
     return lambda loss, z, y: (value(loss, z, y), first(loss, z, y), second(loss, z, y))
 
 
-@overloads(slopes_at)
-def _slopes_at(loss, z, y):
+@overloads
+def slopes_at(loss, z, y):
+    """φ′(z; y), φ″(z; y).
+
+    The serial rounds are given the fields of the library's own losses, by whose type the expressions are selected and inlined: a
+    call through an address took a fifth of their time.
+    """
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_slopes(loss.slopes, loss.parameter, z, y)
     first, second = _methods(kind_of(loss), "derivative", "second_derivative")
     return lambda loss, z, y: (first(loss, z, y), second(loss, z, y))
 
 
-def _caller(signature: Any) -> Any:
-    """Make the call of a function with this signature at an address."""
-
-    @intrinsic
-    def call(typingctx: Any, address: Any, parameter: Any, z: Any, y: Any) -> Any:
-        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
-            return call_address(context, builder, args[0], signature, args[1:])
-
-        return signature.return_type(types.uintp, *signature.args), codegen
-
-    return call
-
-
-_call_values, _call_slopes = _caller(VALUES), _caller(SLOPES)
+_call_values, _call_slopes = calling(VALUES), calling(SLOPES)
 
 
 def _methods(kind: type[Loss], *names: str) -> list[Any]:

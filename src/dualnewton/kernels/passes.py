@@ -20,15 +20,13 @@ use, and sums of numbers are held in registers.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, least, overloads
 from dualnewton.kernels._memory import address, borrowed, give_back, view
 from dualnewton.kernels.atomic import next_number
-from dualnewton.kernels.blas import call_syrk
+from dualnewton.kernels.blas import call_single_syrk, call_syrk
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.products import FEW as FEW
@@ -129,13 +127,10 @@ def _gather_parts(data, columns, starts, parts, counter, ends, blas, R, shape, G
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------
 
 
-def _write_row(data: Any, columns: Any, starts: Any, i: int, factor: float, out: Any) -> None:
+@overloads
+def _write_row(data, columns, starts, i, factor, out):
     """Out = factor · a_i, dense."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_write_row)
-def _write_row_of(data, columns, starts, i, factor, out):
     def dense(data, columns, starts, i, factor, out):
         for j in range(out.size):
             out[j] = factor * data[i, j]
@@ -149,13 +144,10 @@ def _write_row_of(data, columns, starts, i, factor, out):
     return dense if data.ndim == 2 else sparse
 
 
-def _add_outer(data: Any, columns: Any, starts: Any, i: int, weight: float, H: Any, border: Any) -> None:
+@overloads
+def _add_outer(data, columns, starts, i, weight, H, border):
     """H += weight a_i a_iᵀ, at or below the diagonal; border += weight a_i."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_add_outer)
-def _add_outer_of(data, columns, starts, i, weight, H, border):
     def dense(data, columns, starts, i, weight, H, border):
         for j in range(data.shape[1]):
             scaled = weight * data[i, j]
@@ -189,20 +181,17 @@ def _add_outer_of(data, columns, starts, i, weight, H, border):
     return dense if data.ndim == 2 else sparse
 
 
-def _add_square(rows: Any, first: int, count: int, sign: float, blas: Any, product: Any, H: Any) -> None:
+@overloads
+def _add_square(rows, first, count, sign, blas, product, H):
     """H += sign · BᵀB for consecutive rows B, on and above the diagonal; ``product`` is a buffer for BᵀB of float32 rows."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_add_square)
-def _add_square_of(rows, first, count, sign, blas, product, H):
     def double(rows, first, count, sign, blas, product, H):
         d = rows.shape[1]
-        call_syrk(blas[0], d, count, sign, address(rows) + 8 * first * d, 1.0, address(H), H)
+        call_syrk(blas[0], d, count, sign, address(rows) + 8 * first * d, d, 1.0, address(H), d)
 
     def single(rows, first, count, sign, blas, product, H):
         d = rows.shape[1]
-        call_syrk(blas[1], d, count, sign, address(rows) + 4 * first * d, 0.0, address(product), product)
+        call_single_syrk(blas[1], d, count, sign, address(rows) + 4 * first * d, d, 0.0, address(product), d)
         for j in range(d):
             for k in range(j, d):
                 H[j, k] += product[j, k]
@@ -246,13 +235,10 @@ def _curvature(data, columns, starts, indices, weights, H, border):
         _add_outer(data, columns, starts, indices[s], weights[s], H, border)
 
 
-def _add_squares(data: Any, columns: Any, starts: Any, i: int, weight: float, out: Any) -> None:
+@overloads
+def _add_squares(data, columns, starts, i, weight, out):
     """out_j += weight a_ij²."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_add_squares)
-def _add_squares_of(data, columns, starts, i, weight, out):
     def dense(data, columns, starts, i, weight, out):
         for j in range(out.size):
             out[j] += weight * data[i, j] * data[i, j]
@@ -277,13 +263,10 @@ def _diagonal(data, columns, starts, ends, counter, weights, d, out):
         part = next_number(counter)
 
 
-def _scaled_square(data: Any, columns: Any, starts: Any, i: int, scale: Any) -> float:
+@overloads
+def _scaled_square(data, columns, starts, i, scale):
     """Σ_j scale_j a_ij²."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_scaled_square)
-def _scaled_square_of(data, columns, starts, i, scale):
     def dense(data, columns, starts, i, scale):
         total = 0.0
         for j in range(scale.size):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dualnewton.kernels._jit import lean_call, overloads
@@ -22,34 +20,14 @@ LIFT = 1e-10
 TINY = float(np.finfo(np.float64).tiny)
 
 
-def solve_any_block(
-    G: Any,
-    u: Any,
-    alpha: Any,
-    y: Any,
-    c: Any,
-    beta: Any,
-    t: int,
-    tolerance: float,
-    loss: Any,
-    work: Any,
-    B: Any,
-) -> float:
+@overloads
+def solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     """Write the new dual variables of a block into ``beta``; return the sum of the residuals at the start.
 
     A piecewise linear loss is None and has a row of numbers in ``y`` for each example; any other is what
     :func:`~dualnewton.kernels.newton.solve_block` takes.
     """
-    raise NotImplementedError("for compiled code")
 
-
-def copy_label(labels: Any, k: int, e: int, y: Any, i: int) -> None:
-    """Copy the label of example e of model k to place i, or the numbers that a piecewise linear loss has for it."""
-    raise NotImplementedError("for compiled code")
-
-
-@overloads(solve_any_block)
-def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     def smooth(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
         return solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
 
@@ -59,8 +37,10 @@ def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     return smooth if y.ndim == 1 else pieces
 
 
-@overloads(copy_label)
-def _copy_label(labels, k, e, y, i):
+@overloads
+def copy_label(labels, k, e, y, i):
+    """Copy the label of example e of model k to place i, or the numbers that a piecewise linear loss has for it."""
+
     def smooth(labels, k, e, y, i):
         y[i] = labels[k, e]
 

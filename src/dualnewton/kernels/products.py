@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dualnewton.kernels import rows as row
@@ -25,38 +23,10 @@ AHEAD = np.uintp(24)
 matrix exceeds the second-level cache."""
 
 
-def margins(data: Any, columns: Any, starts: Any, first: int, last: int, W: Any, blas: Any, room: Any, Z: Any) -> None:
-    """Z[k, i] = a_iᵀw_k for the rows from first to last; W is K×d for dense rows, d×K for sparse ones."""
-    raise NotImplementedError("for compiled code")
-
-
-def gather(
-    data: Any,
-    columns: Any,
-    starts: Any,
-    first: int,
-    last: int,
-    at: int,
-    R: Any,
-    blas: Any,
-    room: Any,
-    G: Any,
-    cached: bool,
-) -> None:
-    """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones.
-
-    ``cached`` says that the rows were just read.
-    """
-    raise NotImplementedError("for compiled code")
-
-
-def _float64_rows(data: Any, first: int, last: int, room: Any) -> int:
+@overloads
+def _float64_rows(data, first, last, room):
     """Return the address of dense rows in float64: their own, or that of the copy in ``room``."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_float64_rows)
-def _float64_rows_of(data, first, last, room):
     def own(data, first, last, room):
         return address(data) + 8 * data.shape[1] * first
 
@@ -102,8 +72,10 @@ def _four_margins(data, first, last, W, k, Z):
         Z[k, i], Z[k + 1, i], Z[k + 2, i], Z[k + 3, i] = u0, u1, u2, u3
 
 
-@overloads(margins)
-def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
+@overloads
+def margins(data, columns, starts, first, last, W, blas, room, Z):
+    """Z[k, i] = a_iᵀw_k for the rows from first to last; W is K×d for dense rows, d×K for sparse ones."""
+
     def dense(data, columns, starts, first, last, W, blas, room, Z):
         K, d = W.shape
         if K <= DOTS:
@@ -142,13 +114,13 @@ def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
                         prefetch(W, soon)
                         prefetch(W, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * K + k
-                        u0 = fma(load_lanes(W, place, u0), value, u0)
+                        u0 = fma(load_lanes(W, place), value, u0)
                         if two:
-                            u1 = fma(load_lanes(W, place + LANES, u0), value, u1)
+                            u1 = fma(load_lanes(W, place + LANES), value, u1)
                         if three:
-                            u2 = fma(load_lanes(W, place + 2 * LANES, u0), value, u2)
+                            u2 = fma(load_lanes(W, place + 2 * LANES), value, u2)
                         if four:
-                            u3 = fma(load_lanes(W, place + 3 * LANES, u0), value, u3)
+                            u3 = fma(load_lanes(W, place + 3 * LANES), value, u3)
                     store(room, k, u0)
                     if two:
                         store(room, k + LANES, u1)
@@ -171,8 +143,13 @@ def _add_four(data, i, R, k, at, G):
             G[k, j] += (r0 * data[i, j] + r1 * data[i + 1, j]) + (r2 * data[i + 2, j] + r3 * data[i + 3, j])
 
 
-@overloads(gather)
-def _gather_of(data, columns, starts, first, last, at, R, blas, room, G, cached):
+@overloads
+def gather(data, columns, starts, first, last, at, R, blas, room, G, cached):
+    """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones.
+
+    ``cached`` says that the rows were just read.
+    """
+
     def dense(data, columns, starts, first, last, at, R, blas, room, G, cached):
         (M, d), shift = G.shape, at - first
         if M <= FEW:
@@ -214,21 +191,21 @@ def _gather_of(data, columns, starts, first, last, at, R, blas, room, G, cached)
                 for k in range(0, M, 4 * LANES):
                     two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
                     furthest, own = least(M - k, 4 * LANES) - 1, room.shape[1] + k
-                    u0 = load_lanes(room, own, zeros())
-                    u1 = load_lanes(room, own + LANES * two, u0)
-                    u2 = load_lanes(room, own + 2 * LANES * three, u0)
-                    u3 = load_lanes(room, own + 3 * LANES * four, u0)
+                    u0 = load_lanes(room, own)
+                    u1 = load_lanes(room, own + LANES * two)
+                    u2 = load_lanes(room, own + 2 * LANES * three)
+                    u3 = load_lanes(room, own + 3 * LANES * four)
                     for p in row.entries(starts, i):
                         soon = np.intp(columns[least(p + AHEAD, end)]) * M + k
                         prefetch(G, soon)
                         prefetch(G, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k
-                        store(G, place, fma(value, u0, load_lanes(G, place, u0)))
+                        store(G, place, fma(value, u0, load_lanes(G, place)))
                         if two:
-                            store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES, u0)))
+                            store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES)))
                         if three:
-                            store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES, u0)))
+                            store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES)))
                         if four:
-                            store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES, u0)))
+                            store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES)))
 
     return dense if data.ndim == 2 else sparse

@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray, float64, intp, types
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic
 
 from dualnewton.kernels import column_functions
-from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import row_function
+from dualnewton.kernels._compiler import address_of, compiled_for
+from dualnewton.kernels._jit import calling, row_function
 from dualnewton.kernels.loss_methods import (
     conjugate_inside,
     derivative,
@@ -237,31 +236,5 @@ def weighted() -> RowFunction:
     return _compiled(function)
 
 
-@intrinsic
-def call(
-    typingctx: Any,
-    address: Any,
-    p: Any,
-    q: Any,
-    m: Any,
-    K: Any,
-    z_apart: Any,
-    kept_apart: Any,
-    factors_apart: Any,
-    z: Any,
-    y: Any,
-    c: Any,
-    o: Any,
-    slopes: Any,
-    kept: Any,
-    factors: Any,
-    sign: Any,
-) -> Any:
-    """Call the function of rows at an address, with the addresses of its arrays."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, (p, q), sizes, arrays, sign = args[0], args[1:3], args[3:8], args[8:-1], args[-1]
-        pointers = [builder.inttoptr(array, context.get_value_type(types.CPointer(float64))) for array in arrays]
-        return call_address(context, builder, address, SIGNATURE, [p, q, *sizes, *pointers, sign])
-
-    return float64(intp, float64, float64, *[intp] * 12, float64), codegen
+call = calling(SIGNATURE)
+"""Call the function of rows at an address, with the addresses of its arrays."""

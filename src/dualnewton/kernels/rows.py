@@ -43,68 +43,16 @@ def _is_dense(data: Any) -> bool:
     return data.ndim == 2
 
 
-def entries(starts: Any, i: int) -> Any:
+@overloads
+def entries(starts, i):
     """Return the range of positions of the stored entries of row i, as unsigned integers."""
-    raise NotImplementedError("for compiled code")
-
-
-@overloads(entries)
-def _entries(starts, i):
     return lambda starts, i: range(np.uintp(starts[i]), np.uintp(starts[i + 1]))
 
 
-def dot(data: Any, columns: Any, starts: Any, i: int, w: np.ndarray) -> float:
+@overloads
+def dot(data, columns, starts, i, w):
     """a_iᵀw."""
-    raise NotImplementedError("for compiled code")
 
-
-def add(data: Any, columns: Any, starts: Any, i: int, factor: float, w: np.ndarray) -> None:
-    """w += factor · a_i."""
-    raise NotImplementedError("for compiled code")
-
-
-def shrink(data: Any, columns: Any, starts: Any, i: int, w_bar: np.ndarray, w: np.ndarray, limits: np.ndarray) -> None:
-    """w_j = ∇g*(w̄_j) for a_ij ≠ 0: soft threshold limits[0], factor limits[1], then clip to [limits[2], limits[3]]."""
-    raise NotImplementedError("for compiled code")
-
-
-def follow(
-    data: Any,
-    columns: Any,
-    starts: Any,
-    indices: np.ndarray,
-    first: int,
-    last: int,
-    w_bar: np.ndarray,
-    w: np.ndarray,
-    limits: np.ndarray,
-    gradient: np.ndarray,
-) -> None:
-    """Update w = ∇g*(w̄) after w̄ has changed by multiples of the rows indices[first:last].
-
-    A separable ∇g* is given by ``limits`` and applied to the changed features only; any other is the function at the address
-    ``gradient``. If both are empty, w and w̄ are the same array and nothing is done.
-    """
-    raise NotImplementedError("for compiled code")
-
-
-def fetch(data: Any, columns: Any, starts: Any, i: int) -> None:
-    """Prefetch the entries of row i."""
-    raise NotImplementedError("for compiled code")
-
-
-def fetch_place(data: Any, columns: Any, starts: Any, i: int) -> None:
-    """Prefetch the row start of row i."""
-    raise NotImplementedError("for compiled code")
-
-
-def spread(data: Any, columns: Any, starts: Any, i: int, factor: float, dense: np.ndarray) -> None:
-    """Write factor · a_i into a dense vector, at the nonzero entries of a_i only."""
-    raise NotImplementedError("for compiled code")
-
-
-@overloads(dot)
-def _dot(data, columns, starts, i, w):
     def dense(data, columns, starts, i, w):
         total = 0.0
         for j in range(w.size):
@@ -120,8 +68,10 @@ def _dot(data, columns, starts, i, w):
     return dense if _is_dense(data) else sparse
 
 
-@overloads(add)
-def _add(data, columns, starts, i, factor, w):
+@overloads
+def add(data, columns, starts, i, factor, w):
+    """w += factor · a_i."""
+
     def dense(data, columns, starts, i, factor, w):
         for j in range(w.size):
             w[j] += factor * data[i, j]
@@ -133,8 +83,10 @@ def _add(data, columns, starts, i, factor, w):
     return dense if _is_dense(data) else sparse
 
 
-@overloads(shrink)
-def _shrink(data, columns, starts, i, w_bar, w, limits):
+@overloads
+def shrink(data, columns, starts, i, w_bar, w, limits):
+    """w_j = ∇g*(w̄_j) for a_ij ≠ 0: soft threshold limits[0], factor limits[1], then clip to [limits[2], limits[3]]."""
+
     def dense(data, columns, starts, i, w_bar, w, limits):
         for j in range(w.size):
             s = w_bar[j]
@@ -151,8 +103,14 @@ def _shrink(data, columns, starts, i, w_bar, w, limits):
     return dense if _is_dense(data) else sparse
 
 
-@overloads(follow)
-def _follow(data, columns, starts, indices, first, last, w_bar, w, limits, gradient):
+@overloads
+def follow(data, columns, starts, indices, first, last, w_bar, w, limits, gradient):
+    """Update w = ∇g*(w̄) after w̄ has changed by multiples of the rows indices[first:last].
+
+    A separable ∇g* is given by ``limits`` and applied to the changed features only; any other is the function at the address
+    ``gradient``. If both are empty, w and w̄ are the same array and nothing is done.
+    """
+
     def dense(data, columns, starts, indices, first, last, w_bar, w, limits, gradient):
         if limits.shape[1] > 0:
             shrink(data, columns, starts, 0, w_bar, w, limits)  # every row has all features
@@ -169,8 +127,10 @@ def _follow(data, columns, starts, indices, first, last, w_bar, w, limits, gradi
     return dense if _is_dense(data) else sparse
 
 
-@overloads(fetch)
-def _fetch(data, columns, starts, i):
+@overloads
+def fetch(data, columns, starts, i):
+    """Prefetch the entries of row i."""
+
     def dense(data, columns, starts, i):
         # The hardware prefetcher continues long rows by itself.
         for j in range(0, least(data.shape[1], 512), ENTRIES):
@@ -190,8 +150,10 @@ def _fetch(data, columns, starts, i):
     return dense if _is_dense(data) else sparse
 
 
-@overloads(fetch_place)
-def _fetch_place(data, columns, starts, i):
+@overloads
+def fetch_place(data, columns, starts, i):
+    """Prefetch the row start of row i."""
+
     def dense(data, columns, starts, i):
         pass
 
@@ -201,8 +163,10 @@ def _fetch_place(data, columns, starts, i):
     return dense if _is_dense(data) else sparse
 
 
-@overloads(spread)
-def _spread(data, columns, starts, i, factor, dense):
+@overloads
+def spread(data, columns, starts, i, factor, dense):
+    """Write factor · a_i into a dense vector, at the nonzero entries of a_i only."""
+
     def from_dense(data, columns, starts, i, factor, dense):
         for j in range(dense.size):
             dense[j] = factor * data[i, j]

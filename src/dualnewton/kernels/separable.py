@@ -10,8 +10,6 @@ ends[g] … ends[g + 1] for the next g of the counter, until none is left.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dualnewton.kernels import rows as row
@@ -70,16 +68,13 @@ def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     return alpha, u, residual * residual
 
 
-def solve_one(u: float, curvature: float, alpha: float, labels: Any, at: Any, loss: Any, tolerance: float) -> Any:
+@overloads
+def solve_one(u, curvature, alpha, labels, at, loss, tolerance):
     """Return the new dual variable of the example whose label is ``labels[at]``, and its residual before the step.
 
     A piecewise linear loss has a row of numbers where other losses have a label (:class:`Models`), by which the step is exact.
     """
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(solve_one)
-def _solve_one(u, curvature, alpha, labels, at, loss, tolerance):
     def smooth(u, curvature, alpha, labels, at, loss, tolerance):
         beta, _, residual = solve_scalar(u, curvature, alpha, labels[at], loss, tolerance)
         return beta, residual

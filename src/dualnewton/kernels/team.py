@@ -28,7 +28,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dualnewton.kernels._compiler import Part, address_of, call_address
-from dualnewton.kernels._jit import lean, least
+from dualnewton.kernels._jit import calling, lean, least
 from dualnewton.kernels.atomic import load, store, swap_if, yield_thread
 from dualnewton.kernels.models import Kernel
 
@@ -48,6 +48,9 @@ SPELL = 200
 LEADER, PYTHON = 0, 0
 """The member that leads, and the address of a job in Python."""
 
+WAIT = 1
+"""Says that a thread waits for a lock."""
+
 NOBODY = np.zeros(LOCKS, dtype=np.int64)
 """The words of a team without helpers."""
 
@@ -61,32 +64,9 @@ _allocate.restype, _free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 _acquire.argtypes = [ctypes.c_void_p, ctypes.c_int]
 
 
-@intrinsic
-def _acquire_lock(typingctx: Any, lock: Any) -> Any:
-    """Wait until the lock at an address is released, and take it."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(number, [byte, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "PyThread_acquire_lock")
-        builder.call(function, [builder.inttoptr(args[0], byte), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
-
-
-@intrinsic
-def _release_lock(typingctx: Any, lock: Any) -> Any:
-    """Release the lock at an address."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte])
-        function = cgutils.get_or_insert_function(builder.module, kind, "PyThread_release_lock")
-        builder.call(function, [builder.inttoptr(args[0], byte)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+_acquire_lock = types.ExternalFunction("PyThread_acquire_lock", types.int32(types.intp, types.int32))
+_release_lock = types.ExternalFunction("PyThread_release_lock", types.void(types.intp))
+"""The same for compiled code, which is given the address of a lock."""
 
 
 def made(helpers: int) -> np.ndarray:
@@ -96,7 +76,7 @@ def made(helpers: int) -> np.ndarray:
     words[PUBLISH], words[FINISH] = map(_address, (publish, finish))
     for member in range(1 + helpers):
         lock = _allocate()
-        _acquire(lock, 1)
+        _acquire(lock, WAIT)
         words[LOCKS + member] = lock
     return words
 
@@ -158,7 +138,7 @@ def _sleep(words, me, seen):
     gate = load(words, GATE)
     awake = _is_empty(gate) if me == LEADER else _is_news(gate, seen)
     if not awake or not swap_if(words, flag, 1, 0):
-        _acquire_lock(words[LOCKS + me])
+        _acquire_lock(words[LOCKS + me], WAIT)
 
 
 # Jobs ---------------------------------------------------------------------------------------------------------------------
@@ -236,16 +216,7 @@ _JOB = types.void(types.voidptr)
 """The signature of a job: it takes the address of its arguments."""
 
 
-@intrinsic
-def _do_job(typingctx: Any, job: Any, given: Any) -> Any:
-    """Call the job at an address, and propagate its exceptions."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.inttoptr(args[1], ir.IntType(8).as_pointer())
-        call_address(context, builder, args[0], _JOB, [place])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
+_do_job = calling(_JOB)
 
 
 @intrinsic

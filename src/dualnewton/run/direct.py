@@ -15,7 +15,7 @@ from dualnewton.run.methods import direct_solver
 from dualnewton.run.result import Progress, Result, Status, Trace, direct_result
 from dualnewton.run.start import Start, direct_plan_for, has_model
 from dualnewton.run.track import proved
-from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found
+from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Limits
 from dualnewton.solvers.protocol import Request
 
 
@@ -44,7 +44,7 @@ def solved_directly(
     if not (request.cold or takes_starts(plan)):
         return [], []
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
-    found = solve(problems, block, starts, tol=request.tol, most=MOST_STEPS, deadline=deadline)
+    found = solve(problems, block, starts, Limits(request.tol, deadline=deadline))
     points, missed = [each.point() for each in found], found if request.cold else []
     worked = time.perf_counter() - began
     pairs, proofs = points[0].certified(problems, points, request.tol), []

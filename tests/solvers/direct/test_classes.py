@@ -1,7 +1,6 @@
 """L-BFGS for several classes finds the optimum that the general method finds, from Hessians that are what they are said to be."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import classes, risk
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from tuned import DIRECT, GENERAL, tuned
 
 N, D, K = 120, 6, 4
@@ -30,7 +29,7 @@ def problem(X=X, y=Y, lam=1e-2, **rest):
 
 def solved(own, tol=1e-10, most=50, sizes=USUAL, **rest):
     options = {"passes": 10, "whole": False, **rest}
-    return classes.solve(own, Block(own.data, sizes), None, tol=tol, most=most, deadline=math.inf, **options)
+    return classes.solve(own, Block(own.data, sizes), None, Limits(tol, most), **options)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -110,7 +109,7 @@ def test_a_class_without_weight_and_a_limit_of_steps():
     found = solved(own, tol=1e-6)
     assert own.certify(found.w, found.intercept).relative_gap <= 1e-6
     assert solved(own, most=1).steps == 1
-    deadline = classes.solve(own, Block(own.data), None, tol=1e-9, most=50, deadline=0.0, passes=1, whole=False)
+    deadline = classes.solve(own, Block(own.data), None, Limits(1e-9, deadline=0.0), passes=1, whole=False)
     assert deadline.steps < 50
 
 

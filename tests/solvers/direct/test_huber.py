@@ -13,7 +13,7 @@ import dualnewton as dn
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.direct import huber
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 
 
 def drawn(n=80, d=6, seed=0, outliers=7):
@@ -28,7 +28,7 @@ def found(problem, tol):
     """Return the certificate of what the direct solver finds, and its steps."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = huber.solve(problem, Block(problem.data), None, tol=tol, most=50, deadline=np.inf)
+        result = huber.solve(problem, Block(problem.data), None, Limits(tol))
     return problem.certified_pair(result.w, result.intercept, result.scale).certificate, result.steps
 
 
@@ -121,7 +121,7 @@ def test_what_it_finds_is_never_worse_than_the_least_squares_fit(n, d, lam, epsi
     problem = HuberScaleProblem(X, np.round(y), epsilon, lam, c, fit_intercept=True)
     values = []
     for most in (1, 3, 50):
-        result = huber.solve(problem, Block(problem.data), None, tol=1e-6, most=most, deadline=np.inf)
+        result = huber.solve(problem, Block(problem.data), None, Limits(1e-6, most))
         values.append(problem.primal(result.w, result.intercept, result.scale))
     assert values[0] >= values[1] * (1.0 - 1e-12)
     assert values[1] >= values[2] * (1.0 - 1e-12)

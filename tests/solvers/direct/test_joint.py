@@ -12,7 +12,7 @@ from dualnewton import losses, regularizers
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import joint
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty
 from tuned import GENERAL
 
@@ -134,11 +134,11 @@ def test_a_start_is_continued_and_limits_end_the_steps():
     lam, g = regularizers.mixed(0.05 * strongest(X, Y), 1.0, joint=True)
     problem = dn.Problem(X, Y, losses.SquaredOutputs(3), regularizer=g, lam=lam, fit_intercept=True)
     block = Block(problem.data)
-    found = joint.solve(problem, block, None, tol=1e-9, most=50, deadline=np.inf)
-    again = joint.solve(problem, block, (found.w, found.intercept), tol=1e-8, most=50, deadline=np.inf)
+    found = joint.solve(problem, block, None, Limits(1e-9))
+    again = joint.solve(problem, block, (found.w, found.intercept), Limits(1e-8))
     np.testing.assert_array_equal(again.w, found.w)
-    short = joint.solve(problem, block, None, tol=1e-9, most=1, deadline=np.inf)
-    late = joint.solve(problem, block, None, tol=1e-9, most=50, deadline=0.0)
+    short = joint.solve(problem, block, None, Limits(1e-9, 1))
+    late = joint.solve(problem, block, None, Limits(1e-9, deadline=0.0))
     assert short.steps == 1
     assert not late.w.any()
     assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)

@@ -18,7 +18,7 @@ from dualnewton.objective.certificates import certify_pairs
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct import kinks
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.primal import interior_search, step_systems
 from tuned import GENERAL
 
@@ -48,7 +48,7 @@ def found(problem, tol, most=60, crossovers=USUAL):
     """Return the certificate of what the direct solver finds, and its steps."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = kinks.solve(problem, Block(problem.data, crossovers), None, tol=tol, most=most, deadline=np.inf)
+        result = kinks.solve(problem, Block(problem.data, crossovers), None, Limits(tol, most))
     (pair,) = certify_pairs([problem], [result.w], [result.intercept], [result.alpha])
     return pair.certificate, result.steps
 

@@ -11,7 +11,7 @@ from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
 from dualnewton.solvers.direct import descent, newton, risk
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
 
 N, D = 90, 7
@@ -234,7 +234,7 @@ def test_an_exact_step_of_least_squares_is_certified_without_another_evaluation(
     for scale, tol, more in ((np.ones(d), 1e-8, 0), (np.geomspace(1e-6, 1e6, d), 1e-13, 1)):
         evaluations.clear()
         problem = dn.Problem(X * scale, y, losses.Squared(), lam=1e-3, sample_weight=c, fit_intercept=fit_intercept)
-        found = newton.solve(problem, Block(problem.data), None, tol=tol, most=50, deadline=np.inf)
+        found = newton.solve(problem, Block(problem.data), None, Limits(tol))
         assert (len(evaluations) > 1) == bool(more)  # rounding errors that may be too large are measured
         assert problem.certify(found.w, found.intercept).relative_gap <= max(tol, 1e-9)
 
@@ -297,7 +297,7 @@ def test_a_log_link_starts_near_the_labels(weights, offset, monkeypatch):
                 if not rough:
                     patch.setattr(type(loss), "rough_fit", lambda *_: None)
                 called.clear()
-                found = newton.solve(problem, Block(problem.data), None, tol=1e-4, most=50, deadline=np.inf)
+                found = newton.solve(problem, Block(problem.data), None, Limits(1e-4))
                 counts[rough] = called.count("at"), called.count("_gram")
             assert problem.certify(found.w, found.intercept).relative_gap <= 1e-4
         assert counts[True][0] < counts[False][0]

@@ -14,7 +14,7 @@ from dualnewton.planning.planner import kinked_plans
 from dualnewton.planning.small import multiplies_entries
 from dualnewton.run import loop
 from dualnewton.solvers.direct import conjugate, rounds
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.direct.risk import Risk
 from tuned import GENERAL, tuned
 
@@ -120,7 +120,7 @@ def test_a_system_solved_to_rounding_is_the_newton_step_of_the_dense_hessian(los
 
 def test_least_squares_takes_one_system_and_the_gap_that_it_expects():
     problem = dn.Problem(X, SCORE, losses.Squared(), lam=1e-2, fit_intercept=True)
-    found = conjugate.solve(problem, Block(problem.data), None, tol=1e-4, most=1, deadline=math.inf)
+    found = conjugate.solve(problem, Block(problem.data), None, Limits(1e-4, 1))
     assert problem.certify(found.w, found.intercept).relative_gap <= 1e-4
 
 
@@ -176,8 +176,9 @@ def test_rounds_that_would_take_too_long_are_given_up_and_other_methods_finish()
     rng = np.random.default_rng(0)
     rows = sp.random_array((250, 310), density=0.1, rng=rng, format="csr")
     problem = dn.Problem(rows, rows @ rng.standard_normal(310), losses.EpsilonInsensitive(0.0), lam=1e-7)
-    limits = {"tol": 1e-4, "most": 50, "deadline": math.inf}
-    assert rounds.solve(problem, Block(problem.data), None, **limits).steps <= 15  # five steps of five epochs, in pairs
+    assert (
+        rounds.solve(problem, Block(problem.data), None, Limits(1e-4)).steps <= 15
+    )  # five steps of five epochs, in pairs
     assert dn.solve(problem, tol=1e-4, tuning=ROUNDS).converged
 
 

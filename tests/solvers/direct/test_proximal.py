@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.solvers.direct import proximal
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
 
 
@@ -120,11 +120,11 @@ def test_a_looser_tolerance_takes_fewer_steps():
 def test_a_start_is_continued_and_limits_end_the_steps():
     problem = posed(losses.Logistic(), "more features than rows", regularizers.L1(), 1e-3, fit_intercept=True)
     block = Block(problem.data)
-    found = proximal.solve(problem, block, None, tol=1e-10, most=50, deadline=np.inf)
-    again = proximal.solve(problem, block, (found.w, found.intercept), tol=1e-9, most=50, deadline=np.inf)
+    found = proximal.solve(problem, block, None, Limits(1e-10))
+    again = proximal.solve(problem, block, (found.w, found.intercept), Limits(1e-9))
     np.testing.assert_array_equal(again.w, found.w)
-    short = proximal.solve(problem, block, None, tol=1e-10, most=1, deadline=np.inf)
-    late = proximal.solve(problem, block, None, tol=1e-10, most=50, deadline=0.0)
+    short = proximal.solve(problem, block, None, Limits(1e-10, 1))
+    late = proximal.solve(problem, block, None, Limits(1e-10, deadline=0.0))
     assert short.steps == 1
     assert not late.w.any()
     assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)

@@ -9,7 +9,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.direct import several_kinks
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.direct.kinks import solve as alone
 from dualnewton.solvers.primal import interior_search, step_systems
 from tuned import tuned
@@ -80,10 +80,10 @@ def test_a_step_is_that_of_each_model():
 def test_models_that_differ_in_more_are_solved_alone():
     problems = problems_for(losses.Hinge())
     problems[2] = replace(problems[2], sample_weight=np.linspace(0.0, 2.0, problems[2].n))
-    block, limits = Block(problems[0].data), {"tol": 1e-6, "most": 50, "deadline": np.inf}
-    found = several_kinks.solve(problems, block, [None] * 4, **limits, alone=alone)
+    block, limits = Block(problems[0].data), Limits(1e-6)
+    found = several_kinks.solve(problems, block, [None] * 4, limits, alone=alone)
     for problem, each in zip(problems, found, strict=True):
-        np.testing.assert_array_equal(each.w, alone(problem, Block(problem.data), None, **limits).w)
+        np.testing.assert_array_equal(each.w, alone(problem, Block(problem.data), None, limits).w)
 
 
 def test_what_is_batched():

@@ -12,7 +12,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.solvers.direct import active_set, entries, thresholds
 from dualnewton.solvers.direct.active_set import Columns, Kinks, Matrix, Model
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
 
 RNG = np.random.default_rng(4)
@@ -113,12 +113,12 @@ def test_a_start_is_continued_and_limits_end_the_steps():
     X, y = SHAPES["more features than rows"]
     lam, g = regularizers.mixed(0.01 * strongest(X, y), 1.0)
     problem = dn.Problem(X, y, losses.Squared(), regularizer=g, lam=lam, fit_intercept=True)
-    block, limits = Block(problem.data), {"most": 50, "deadline": np.inf}
-    found = thresholds.solve(problem, block, None, tol=1e-10, **limits)
-    again = thresholds.solve(problem, block, (found.w, found.intercept), tol=1e-10, **limits)
+    block, limits = Block(problem.data), Limits(1e-10)
+    found = thresholds.solve(problem, block, None, limits)
+    again = thresholds.solve(problem, block, (found.w, found.intercept), limits)
     np.testing.assert_array_equal(again.w, found.w)
-    short = thresholds.solve(problem, block, None, tol=1e-10, most=1, deadline=np.inf)
-    late = thresholds.solve(problem, block, None, tol=1e-10, most=50, deadline=0.0)
+    short = thresholds.solve(problem, block, None, Limits(1e-10, 1))
+    late = thresholds.solve(problem, block, None, Limits(1e-10, deadline=0.0))
     assert short.steps == 1
     assert not late.w.any()
     assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)

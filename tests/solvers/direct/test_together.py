@@ -1,6 +1,5 @@
 """Small models that take their steps at once end where each would end alone."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run import loop
 from dualnewton.solvers.direct import newton, squares, together
-from dualnewton.solvers.direct.block import MOST_STEPS, Block
+from dualnewton.solvers.direct.block import MOST_STEPS, Block, Limits
 
 N, D, K = 90, 6, 3
 RNG = np.random.default_rng(5)
@@ -42,12 +41,12 @@ def solved(problems, *, tol=1e-10, most=MOST_STEPS, starts=(None,) * K):
     """Return where the models end, and which of them went on alone."""
     went = []
 
-    def alone(problem, *rest, **limits):
+    def alone(problem, *rest):
         went.append(problem)
-        return newton.solve(problem, *rest, **limits)
+        return newton.solve(problem, *rest)
 
     block = Block(problems[0].data)
-    return together.solve(problems, block, starts, tol=tol, most=most, deadline=math.inf, alone=alone), went
+    return together.solve(problems, block, starts, Limits(tol, most), alone=alone), went
 
 
 @pytest.mark.parametrize(("loss", "targets"), LOSSES, ids=lambda value: type(value).__name__)
@@ -61,7 +60,7 @@ def test_each_model_ends_where_it_ends_alone(loss, targets, fit_intercept, more)
     problems = problems_of(loss, targets, fit_intercept=fit_intercept, **more)
     for problem, found in zip(problems, solved(problems)[0], strict=True):
         assert problem.certify(found.w, found.intercept).relative_gap <= 1e-10
-        own = newton.solve(problem, Block(problem.data), None, tol=1e-10, most=MOST_STEPS, deadline=math.inf)
+        own = newton.solve(problem, Block(problem.data), None, Limits(1e-10))
         np.testing.assert_allclose(found.w, own.w, rtol=1e-4, atol=1e-6)
         assert abs(found.steps - own.steps) <= 1
 
@@ -98,7 +97,7 @@ def test_a_model_whose_step_is_too_long_goes_on_alone():
     assert went == [problems[1]]
     for problem, own in zip(problems, found, strict=True):
         assert problem.certify(own.w, own.intercept).relative_gap <= 1e-8
-    own = newton.solve(problems[1], Block(problems[1].data), far, tol=1e-8, most=MOST_STEPS, deadline=math.inf)
+    own = newton.solve(problems[1], Block(problems[1].data), far, Limits(1e-8))
     assert found[1].steps == 1 + own.steps  # the step that failed was computed twice
 
 
@@ -137,7 +136,7 @@ def test_an_exact_step_of_least_squares_is_not_evaluated_again_unless_rounding_m
     problems = [dn.Problem(rows, y, losses.Squared(), lam=1e-3, fit_intercept=True) for y in targets.T]
     seen, own = [], losses.Squared.value_and_derivative
     monkeypatch.setattr(losses.Squared, "value_and_derivative", lambda *args: seen.append(None) or own(*args))
-    found = squares.solve(problems, Block(problems[0].data), [None] * 3, tol=1e-4, most=MOST_STEPS, deadline=math.inf)
+    found = squares.solve(problems, Block(problems[0].data), [None] * 3, Limits(1e-4))
     assert (len(seen) == 1) is exact
     monkeypatch.undo()
     for problem, each in zip(problems, found, strict=True):

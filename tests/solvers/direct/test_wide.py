@@ -1,7 +1,6 @@
 """More features than examples: solutions on n coordinates or fewer are those of the problem itself."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.direct import newton, squares, wide
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.block import Block, Limits
 from tuned import DIRECT, GENERAL, tuned
 
 N, D = 40, 300
@@ -37,8 +36,8 @@ FACTOR, GRADIENTS = tuned(fewest_directions=1000, **DIRECT), tuned(fewest_direct
 
 def solved(problem, tol, directions, start=None):
     block = Block(problem.data)
-    given = {"tol": tol, "most": 100, "deadline": math.inf, "inner": newton.solve}
-    return wide.solve(problem, block, start, directions=directions, **given), bool(block.kept)
+    found = wide.solve(problem, block, start, Limits(tol, 100), inner=newton.solve, directions=directions)
+    return found, bool(block.kept)
 
 
 EITHER = [False, True]
@@ -111,7 +110,7 @@ def test_least_squares_over_gradients_are_the_iterates_of_conjugate_gradients(mo
         t = (r @ r) / (p @ H @ p)
         w, new = w + t * p, r - t * (H @ p)
         p, r = new + (new @ new) / (r @ r) * p, new
-        found, _ = wide._by_gradients(problem, newton.solve, 1e-12, k, math.inf)
+        found, _ = wide._by_gradients(problem, newton.solve, Limits(1e-12), k)
         assert found.steps == k
         np.testing.assert_allclose(found.w, w, rtol=1e-9, atol=1e-12)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -91,18 +93,30 @@ class Found(NamedTuple):
         return PrimalPoint(self.w, self.intercept)
 
 
+class Limits(NamedTuple):
+    """How far a direct solver goes."""
+
+    tol: float  # relative gap that is wanted
+    most: int = MOST_STEPS  # number of steps
+    deadline: float = math.inf  # by ``time.perf_counter``
+
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() > self.deadline
+
+
 Start = tuple[np.ndarray, Any]
 """(w, b)."""
 
 Solver = Callable[..., Found]
-"""``solve(problem, block, start, *, tol, most, deadline)``: start is None for a cold start; ``most`` limits the steps."""
+"""``solve(problem, block, start, limits)``: start is None for a cold start."""
 
 Solvers = Callable[..., list[Found]]
-"""``solve(problems, block, starts, *, tol, most, deadline)``: the same for several problems over the same rows."""
+"""``solve(problems, block, starts, limits)``: the same for several problems over the same rows."""
 
 
 def one_by_one(
-    solve: Solver, problems: Sequence[Any], block: Block, starts: Sequence[Start | None], **limits: Any
+    solve: Solver, problems: Sequence[Any], block: Block, starts: Sequence[Start | None], limits: Limits
 ) -> list[Found]:
     """Solve each of several problems by a call of its own."""
-    return [solve(problem, block, start, **limits) for problem, start in zip(problems, starts, strict=True)]
+    return [solve(problem, block, start, limits) for problem, start in zip(problems, starts, strict=True)]

@@ -14,7 +14,6 @@ coefficients of all classes, and the penalty is least if these sum to zero.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -27,7 +26,7 @@ from dualnewton.matrix.factors import solved
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.descent import PATIENCE, Pairs, further, is_close, quasi_newton
 from dualnewton.solvers.direct.risk import Risk
 
@@ -40,17 +39,7 @@ NOISE, NOTICED = 2.5e-7, 0.05
 Inverse = Callable[[np.ndarray], np.ndarray]
 
 
-def solve(
-    problem: Problem,
-    block: Block,
-    start: Start | None,
-    *,
-    tol: float,
-    most: int,
-    deadline: float,
-    passes: int,
-    whole: bool,
-) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *, passes: int, whole: bool) -> Found:
     """Take steps until the expected gap is small enough, or a step promises no more than rounding.
 
     Parameters
@@ -60,7 +49,7 @@ def solve(
     whole : bool
         Whether this Hessian is H, or that of each class.
     """
-    risk, goal = Risk.of(problem, block), WELL_BELOW * tol
+    risk, goal, most = Risk.of(problem, block), WELL_BELOW * limits.tol, 2 * limits.most
     weights = class_weights(problem.y, problem.sample_weight, problem.columns)
     shares = np.maximum(weights / weights.sum(), RARE)
     if start is None:
@@ -78,10 +67,10 @@ def solve(
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
         inverse, first = shared(own, at.margins, alike=alike), own.gap(at)
         while True:
-            at, taken, last = quasi_newton(own, at, goal, inverse, 2 * most - steps, pairs, passes, deadline)
+            at, taken, last = quasi_newton(own, at, goal, inverse, most - steps, pairs, passes, limits.deadline)
             steps += taken
             missing = further(first, own.gap(at), goal * abs(at.value), steps) if steps >= PATIENCE else 1.0
-            if last or missing > 2 * most - steps or time.perf_counter() > deadline:
+            if last or missing > most - steps or limits.is_late():
                 break
             inverse = partial(solved, own.factor(at.margins, single=True)) if whole else each(own, at.margins)
         x, alike = at.x, False

@@ -12,7 +12,6 @@ squared loss one system, solved to the wanted gap, is enough. With K classes t_i
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, curvature_at
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.descent import further, step
 from dualnewton.solvers.direct.newton import from_hessian, nothing
 from dualnewton.solvers.direct.risk import Point, Risk
@@ -45,16 +44,7 @@ MOST_PRODUCTS = 400
 """Conjugate gradients after which a fit is left to other methods."""
 
 
-def solve(
-    problem: Problem,
-    block: Block,
-    start: Start | None,
-    *,
-    tol: float,
-    most: int,
-    deadline: float,
-    directions: int = 0,
-) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *, directions: int = 0) -> Found:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding.
 
     Parameters
@@ -63,8 +53,8 @@ def solve(
         Conjugate gradients that cost as much as other methods. If more of them are expected, the Hessian of dense rows is
         computed, and L-BFGS continues from it; sparse rows are left to the general methods. 0 for no limit.
     """
-    risk, goal = Risk.of(problem, block, as_stored=True), WELL_BELOW * tol
-    sparse = linear.is_sparse(risk.multiplied[0])
+    risk, goal = Risk.of(problem, block, as_stored=True), WELL_BELOW * limits.tol
+    sparse = linear.is_sparse(risk.rows)
     w, b = _constant(problem) if start is None else start
     x = risk.vector(w, b)
     at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
@@ -73,19 +63,19 @@ def solve(
     begin, constant = gap, problem.loss.curvature is Curvature.CONSTANT
     # The residual of a system with products in float32 is less exact than the gap that is wanted.
     inner, near = 0.0 if constant else INNER, 1.0 if constant and sparse else NEAR
-    while steps < most and not stuck:
+    while steps < limits.most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
         first = system if first is None else first
         way = system.solved(left, near * goal, MOST_PRODUCTS - products, Pace(directions, begin, products))
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
-        stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or time.perf_counter() > deadline
+        stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
         if way.slow and (sparse or not _suits_single(problem, block, risk)):
             break
-        while way.slow and steps < most and not stuck:
-            at, more, stuck = from_hessian(risk, at, goal, deadline)
-            steps, stuck = steps + more, stuck or time.perf_counter() > deadline
+        while way.slow and steps < limits.most and not stuck:
+            at, more, stuck = from_hessian(risk, at, goal, limits.deadline)
+            steps, stuck = steps + more, stuck or limits.is_late()
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
 
 

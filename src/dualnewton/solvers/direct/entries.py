@@ -7,12 +7,10 @@ reached from w = 0 by way of stronger penalties, so that few features are in use
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import ROUGHLY, falling
 from dualnewton.solvers.prox.column_descent import SWEEPS
 from dualnewton.solvers.prox.entry_paths import LOOSELY, EntryModel
@@ -23,28 +21,24 @@ def solve(
     problem: Problem,
     block: Block,
     start: Start | None,
+    limits: Limits,
     *,
-    tol: float,
-    most: int,
-    deadline: float,
     directions: int | None = None,
 ) -> Found:
     """Sweep until the gap is small enough; a step is a round of sweeps, and ``directions`` limits the sweeps, too."""
-    sweeps = SWEEPS * most if directions is None else min(SWEEPS * most, directions)
-    return swept(problem, block, start, tol=tol, most=sweeps, deadline=deadline)[0]
+    most = SWEEPS * limits.most
+    return swept(problem, block, start, limits, most if directions is None else min(most, directions))[0]
 
 
-def swept(
-    problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float
-) -> tuple[Found, bool]:
+def swept(problem: Problem, block: Block, start: Start | None, limits: Limits, most: int) -> tuple[Found, bool]:
     """Sweep at most so often; return the model, and whether these sweeps sufficed."""
     y = problem.y if problem.offset is None else problem.y - problem.offset
     crossovers, penalty = block.crossovers, Penalty.of(problem)
     if (features := block.kept.get("entries: features")) is None:
         features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
     # Dense features are swept only if that is expected to suffice without Newton steps.
-    limits = most, crossovers.largest_matrix if problem.data.profile.sparse else 0
-    model = EntryModel(features, y, problem.c, *limits, fit_intercept=problem.fit_intercept)
+    newton = crossovers.largest_matrix if problem.data.profile.sparse else 0
+    model = EntryModel(features, y, problem.c, most, newton, fit_intercept=problem.fit_intercept)
     strengths: tuple[float, ...] = (1.0,)
     if start is None:
         w = np.zeros(problem.d)
@@ -54,8 +48,8 @@ def swept(
         w = np.asarray(start[0])
     for strength in strengths:
         here = penalty.times(strength)
-        part = WELL_BELOW * tol / LOOSELY if strength == 1.0 else ROUGHLY
-        w = model.minimum(w, here, part * float(here.threshold.min()), lambda: time.perf_counter() > deadline)
+        part = WELL_BELOW * limits.tol / LOOSELY if strength == 1.0 else ROUGHLY
+        w = model.minimum(w, here, part * float(here.threshold.min()), limits.is_late)
         model.most = most - model.sweeps
         if model.is_slow:
             break

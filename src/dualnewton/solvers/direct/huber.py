@@ -11,7 +11,6 @@ Away from the best b the gap changes in the first order, so that the slope along
 from __future__ import annotations
 
 import math
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from scipy.linalg.lapack import dposv
 
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.solvers.crossovers import USUAL
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 
 TRIALS, SHRINK, SUFFICIENT = 20, 0.4, 1e-4
 """Number of step lengths that are tried, ratio of each to the one before, and fraction of the predicted decrease that a step must
@@ -166,15 +165,7 @@ class Objective:
         return scaled.T @ scaled
 
 
-def solve(
-    problem: HuberScaleProblem,
-    block: Block,
-    start: Start | None,  # noqa: ARG001
-    *,
-    tol: float,
-    most: int,
-    deadline: float,
-) -> Found:
+def solve(problem: HuberScaleProblem, block: Block, start: Start | None, limits: Limits) -> Found:  # noqa: ARG001
     """Take Newton steps until the expected gap is small enough, or no step decreases the objective.
 
     A start is not used: it has no scale, and the least-squares fit costs less than a step.
@@ -186,9 +177,9 @@ def solve(
         if at is None:
             return Found(np.zeros(problem.d), 0.0, steps, scale=0.0)
         least, slow = math.inf, 0
-        while steps < most and slow < SLOW and time.perf_counter() < deadline:
+        while steps < limits.most and slow < SLOW and not limits.is_late():
             gap = objective.gap(at)
-            if gap <= WELL_BELOW * tol * abs(at.value) or (moved := objective.step(at)) is None:
+            if gap <= WELL_BELOW * limits.tol * abs(at.value) or (moved := objective.step(at)) is None:
                 break
             least, slow = (gap, 0) if gap < HALVED * least else (least, slow + 1)
             at, steps = moved, steps + 1

@@ -34,7 +34,7 @@ from dualnewton.solvers.direct.active_set import (
     solution,
 )
 from dualnewton.solvers.direct.active_set import HALVINGS as MOST_HALVINGS
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
@@ -61,7 +61,7 @@ class Goal(NamedTuple):
     losses: float  # losses at the start
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
     penalty, rows = JointPenalty.of(problem), Rows(problem, block)
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
@@ -77,9 +77,9 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             in_vain = in_vain + 1 if gap > 0.5 * least else 0
             if gap < least:
                 best, least = W, gap
-            if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+            if gap <= WELL_BELOW * limits.tol * value or steps >= limits.most or limits.is_late():
                 break
-        elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
+        elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
         more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > MOST_IN_VAIN:
@@ -89,14 +89,21 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
         low = float(np.minimum.reduce(part.threshold, initial=np.inf))
-        goal = Goal(WELL_BELOW * tol * low, WELL_BELOW**2 * tol, CLOSE * low, losses)
+        goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
         V, done = minimum(
-            rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline, block.crossovers, persists=persists
+            rows.matrix(),
+            slopes[:, inside],
+            W[:, inside],
+            part,
+            goal,
+            limits.deadline,
+            block.crossovers,
+            persists=persists,
         )
         W = np.zeros(W.shape)
         W[:, inside] = V
         steps += 1
-        if (done and tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
+        if (done and limits.tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
             best = W
             break
     return Found(best, rows.intercept(best[:, rows.inside].T), max(steps, 1))

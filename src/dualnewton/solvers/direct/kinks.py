@@ -14,14 +14,13 @@ most of the time, so that
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
 from dualnewton.objective.coordinates import Reflections, products_suffice
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.primal.interior_search import Search
 from dualnewton.solvers.primal.interior_steps import Terms, started
 from dualnewton.solvers.primal.step_systems import Gram, Rows
@@ -30,25 +29,25 @@ FINE = 1e-5
 """Relative gap below which the solutions of the linear systems are refined."""
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:  # noqa: ARG001
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:  # noqa: ARG001
     """Take steps until the gap is small enough, or rounding stops them.
 
     A start is not used, because interior-point methods converge slowly from points near the boundary.
     """
-    if problem.n < problem.d and (span := products_of(problem, block, tol)[1]) is not None:
+    if problem.n < problem.d and (span := products_of(problem, block, limits.tol)[1]) is not None:
         inner = Block(span.matrix, block.crossovers)
-        own = solve(span.problem(problem), inner, None, tol=tol, most=most, deadline=deadline)
+        own = solve(span.problem(problem), inner, None, limits)
         return own._replace(w=span.lifted(own.w))
     live = slice(None) if problem.sample_weight is None or problem.c.all() else np.flatnonzero(problem.c > 0.0)
     with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
-        whole = terms_of(problem, block, live, tol)
+        whole = terms_of(problem, block, live, limits.tol)
         at = started(whole)
         if at is None:
             return Found(np.zeros(problem.d), 0.0, 1, np.zeros(problem.n))
         y, o = problem.y[live], 0.0 if problem.offset is None else problem.offset[live]
         search = Search(whole, at, lambda z: problem.loss.value(z + o, y), block.crossovers)
-        steps, enough = 1, WELL_BELOW * tol  # the start is a step
-        while steps < most and not search.is_stuck and time.perf_counter() < deadline:
+        steps, enough = 1, WELL_BELOW * limits.tol  # the start is a step
+        while steps < limits.most and not search.is_stuck and not limits.is_late():
             search.advance(fine=search.state.gap < FINE * search.value)
             steps += 1
             if search.is_over(enough):

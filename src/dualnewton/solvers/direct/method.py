@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Solvers, Start
+from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Limits, Solvers, Start
 from dualnewton.solvers.protocol import Method
 
 FINER = 0.1
@@ -45,11 +45,11 @@ class Direct(Method):
         # Rounded up: a call that the limit cuts short uses up the limit, so that no step follows it. (An unlimited run would have
         # no such state.)
         steps = max(1, math.ceil(min(most, STEP_EPOCHS * MOST_STEPS) / STEP_EPOCHS))
-        limits = {"tol": self.tol * FINER**self.calls, "most": steps, "deadline": deadline}
+        limits = Limits(self.tol * FINER**self.calls, steps, deadline)
         if self.known and self.calls == 0 and steps == MOST_STEPS:
             self.found = list(self.known)
         else:
-            self.found = self.solver(self.problems, self.block, self.starts, **limits)
+            self.found = self.solver(self.problems, self.block, self.starts, limits)
         self.calls += 1
         return STEP_EPOCHS * max(found.steps for found in self.found)
 

@@ -24,7 +24,7 @@ from dualnewton.losses.base import RoughFit
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.descent import ROUNDING, is_close, quasi_newton, step
 from dualnewton.solvers.direct.risk import Point, Risk
 from dualnewton.solvers.direct.squares import is_exact
@@ -49,12 +49,13 @@ SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
-        return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
+        return _least_squares(problem, block, start, limits)
     risk = Risk.of(problem, block)
     x, sampled = risk.vector(*(start or nothing(problem))), start is None
+    tol, most, deadline = limits
     x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
     return Found(*risk.model(x), steps)
 
@@ -135,9 +136,7 @@ def _from_labels(
 # Least squares -----------------------------------------------------------------------------------------------------------------
 
 
-def _least_squares(
-    problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float
-) -> Found:
+def _least_squares(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
     risk = Risk.of(problem, block)
     (factor, diagonal), steps, least = _factor(problem, block, risk), 0, math.inf
@@ -147,7 +146,7 @@ def _least_squares(
         end = at.value - 0.5 * (at.gradient @ way)
         moved, shares = float(np.square(way).dot(diagonal)), 2.0 * float(diagonal.dot(risk.halves))
         # The whole step, unless its rounding errors are too large.
-        if is_exact(moved, shares, float(diagonal[-1]) if risk.free else 0.0, WELL_BELOW * tol * float(end)):
+        if is_exact(moved, shares, float(diagonal[-1]) if risk.free else 0.0, WELL_BELOW * limits.tol * float(end)):
             return Found(*risk.model(at.x - way), 1)
     else:
         x = risk.vector(*start)
@@ -155,10 +154,10 @@ def _least_squares(
     best = at
     while True:
         gap = risk.gap(at)
-        far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * tol * abs(at.value))
+        far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * limits.tol * abs(at.value))
         if gap < least:
             best, least = at, gap
-        if not far or steps >= most or (steps and time.perf_counter() > deadline):
+        if not far or steps >= limits.most or (steps and limits.is_late()):
             return Found(*risk.model(best.x), max(steps, 1))
         x = at.x - solved(factor, at.gradient)
         at = risk.at(x, risk.margins(x))

@@ -9,7 +9,6 @@ minimum by a step that fulfils Armijo's rule, and 4. computes the slopes of all 
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import kinks_of, value_and_gap, wanted
 from dualnewton.solvers.primal.line_search import first_length
 
@@ -60,9 +59,9 @@ class Point(NamedTuple):
         return self.losses + self.penalty
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Take steps until the expected gap is small enough, or the objective falls no further."""
-    kinks, task = kinks_of(problem), Task(problem, block, tol)
+    kinks, task = kinks_of(problem), Task(problem, block, limits.tol)
     at, damping = task.start(kinks, start), 0.0
     best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
     while True:
@@ -72,7 +71,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         in_vain, before = 0 if falls or gap < 0.5 * least else in_vain + 1, at.value
         if gap < least:
             best, least = at, gap
-        if gap <= WELL_BELOW * tol * abs(at.value) or steps >= most or time.perf_counter() > deadline:
+        if gap <= WELL_BELOW * limits.tol * abs(at.value) or steps >= limits.most or limits.is_late():
             break
         more = task.inside[:0]
         if task.inside.size < problem.d:
@@ -80,7 +79,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)
-        at, t = task.step(at, slopes, slope, kinks, min(1.0, gap / abs(at.value)), damping, deadline)
+        at, t = task.step(at, slopes, slope, kinks, min(1.0, gap / abs(at.value)), damping, limits)
         damping = (
             max(MORE * damping, LEAST_DAMPING) if t < SHORT else damping / MORE if damping > LEAST_DAMPING else 0.0
         )
@@ -134,7 +133,7 @@ class Task:
             self.A = np.concatenate([self.A, self.values.take(features, axis=1)], axis=1)
 
     def step(
-        self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, far: float, damping: float, deadline: float
+        self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, far: float, damping: float, limits: Limits
     ) -> tuple[Point, float]:
         """Return the first point towards the minimum of the quadratic model that fulfils Armijo's rule, and the step length.
 
@@ -147,7 +146,7 @@ class Task:
         gram, border, corner = self._curvature(weights)
         model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
         goal = max(INNER * self.tol, LOOSELY * far)
-        move = model.minimise(goal, lambda: time.perf_counter() > deadline, SHARE * far) - old
+        move = model.minimise(goal, limits.is_late, SHARE * far) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
         w = self._moved(at, move, 1.0)

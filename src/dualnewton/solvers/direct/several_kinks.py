@@ -7,7 +7,6 @@ step, which costs about one step more than the slowest of them would take alone,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.linalg.lapack import dpotrs
 
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct import squares
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Start, one_by_one
 from dualnewton.solvers.direct.kinks import FINE
 from dualnewton.solvers.primal.interior_search import NEAR, Search
 from dualnewton.solvers.primal.interior_steps import Terms, started
@@ -26,17 +25,15 @@ def solve(
     problems: Sequence[Problem],
     block: Block,
     starts: Sequence[Start | None],
+    limits: Limits,
     *,
-    tol: float,
-    most: int,
-    deadline: float,
     alone: Solver,  # direct solver of one model, for models that differ in more than labels and penalty
 ) -> list[Found]:
     """Take steps until the gap of every model is small enough, or rounding stops them."""
     first, d = problems[0], problems[0].d
     like = all(each.loss == first.loss and each.fit_intercept == first.fit_intercept for each in problems)
     if not like or any(each.sample_weight is not None or each.offset is not None for each in problems):
-        return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+        return one_by_one(alone, problems, block, starts, limits)
     y, columns = np.concatenate([each.y for each in problems]), np.ones((d + first.fit_intercept, first.n))
     columns[:d] = block.rows.T
     kinks = first.loss.kinks(y)
@@ -46,12 +43,12 @@ def solve(
     with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
         terms = Terms(system, positions, jumps, kinks[0].left, None)
         if (at := started(terms)) is None:
-            return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+            return one_by_one(alone, problems, block, starts, limits)
         search = Search(terms, at, lambda z: first.loss.value(z, y), block.crossovers)
-        while steps < most and not search.is_stuck and time.perf_counter() < deadline:
+        while steps < limits.most and not search.is_stuck and not limits.is_late():
             search.advance(fine=search.state.gap < FINE * search.value)
             steps += 1
-            if search.best.gap <= NEAR * tol * search.value and _all_end(search, WELL_BELOW * tol):
+            if search.best.gap <= NEAR * limits.tol * search.value and _all_end(search, WELL_BELOW * limits.tol):
                 break
         alpha = first.loss.nearest_dual(-terms.least - terms.fold(search.best.boxes[0]), y)
     parts = zip(search.best.x.reshape(len(problems), -1), alpha.reshape(len(problems), -1), strict=True)

@@ -10,7 +10,6 @@ gradients of the rows themselves, remove what rounding has left.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from itertools import repeat
 
@@ -21,21 +20,13 @@ from dualnewton.objective.groups import TOGETHER
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import stacked
 from dualnewton.solvers.direct.active_set import lifted
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start, weighted_sums
 
 ROUNDED = 1e-13
 """Relative error of a sum of products in :func:`is_exact`: hundreds of times the usual one."""
 
 
-def solve(
-    problems: Sequence[Problem],
-    block: Block,
-    starts: Sequence[Start | None],
-    *,
-    tol: float,
-    most: int,
-    deadline: float,
-) -> list[Found]:
+def solve(problems: Sequence[Problem], block: Block, starts: Sequence[Start | None], limits: Limits) -> list[Found]:
     """Take steps until the expected gap of every output is small enough, or none is halved any more."""
     first, rows = problems[0], block.rows
     d, free = first.d, first.fit_intercept
@@ -55,7 +46,7 @@ def solve(
             x = x - way
             ends = values - 0.5 * np.add.reduce(gradients * way, axis=1)
             moved, shares = np.square(way) @ diagonal, 2.0 * halves @ diagonal[:d]
-            enough, corner = WELL_BELOW * tol * ends, float(diagonal[d]) if free else 0.0
+            enough, corner = WELL_BELOW * limits.tol * ends, float(diagonal[d]) if free else 0.0
             if all(map(is_exact, moved.tolist(), shares.tolist(), repeat(corner), enough.tolist())):
                 return models(x, d, steps)
             continue
@@ -64,8 +55,8 @@ def solve(
         lower, halved = gaps < least, gaps < 0.5 * least
         best = x if lower.all() else np.where(lower[:, None], x, best)
         least = np.minimum(gaps, least)
-        far = halved & ~((gaps <= WELL_BELOW * tol * np.abs(values)) & (steps > 0))
-        if not far.any() or steps >= most or (steps and time.perf_counter() > deadline):
+        far = halved & ~((gaps <= WELL_BELOW * limits.tol * np.abs(values)) & (steps > 0))
+        if not far.any() or steps >= limits.most or (steps and limits.is_late()):
             return models(best, d, max(steps, 1))
         x = x - solved(gradients)
         steps += 1

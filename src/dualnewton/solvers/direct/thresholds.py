@@ -16,7 +16,6 @@ coordinate descent (``entries.py``) come first, and mostly suffice.
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import column_sums, product
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start, weighted_sums
 
 GROWTH, LEAST = 1.0, 16
 """A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
@@ -45,7 +44,7 @@ IN_VAIN = 2
 """Consecutive turns that leave more than half of the gap: if there is no feature to add either, rounding has ended progress."""
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Sweep over the features if that is expected to suffice; else, and where it does not, take Newton steps."""
     kinks, rows, known = kinks_of(problem), Rows(problem, block), None
     if start is None and problem.n * problem.d > block.crossovers.small_entries:
@@ -53,13 +52,13 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         if (sweeps := sweeps_worth(problem, slopes, kinks.shrunk(-slopes) != 0.0, block.crossovers)) > 0:
             from dualnewton.solvers.direct.entries import swept
 
-            found, done = swept(problem, block, None, tol=tol, most=sweeps, deadline=deadline)
-            if done or time.perf_counter() > deadline:
+            found, done = swept(problem, block, None, limits, sweeps)
+            if done or limits.is_late():
                 return found
             # With d ≤ n, the signs that one system over all features gives at w = 0 are a better start than the model.
             if problem.d > problem.n:
                 start, known = (found.w, found.intercept), None
-    return by_newton(problem, block, kinks, rows, start, known, tol=tol, most=most, deadline=deadline)
+    return by_newton(problem, block, kinks, rows, start, known, limits)
 
 
 def by_newton(
@@ -69,10 +68,7 @@ def by_newton(
     rows: Rows,
     start: Start | None,
     known: tuple[float, np.ndarray] | None,
-    *,
-    tol: float,
-    most: int,
-    deadline: float,
+    limits: Limits,
 ) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall.
 
@@ -86,12 +82,12 @@ def by_newton(
         beyond, known = kinks.shrunk(-slopes), None
         if steps or start is not None:
             value, gap = value_and_gap(problem, w, losses, slopes)
-            in_vain = in_vain + 1 if gap > 0.5 * least and goal <= WELL_BELOW * tol else 0
+            in_vain = in_vain + 1 if gap > 0.5 * least and goal <= WELL_BELOW * limits.tol else 0
             if gap < least:
                 best, least = w, gap
-            if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+            if gap <= WELL_BELOW * limits.tol * value or steps >= limits.most or limits.is_late():
                 break
-        elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
+        elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
         elif problem.d > problem.n:
             *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
@@ -105,14 +101,14 @@ def by_newton(
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
-        every, goal = rows.inside.size == problem.d, ROUGHLY if stronger else WELL_BELOW * tol
+        every, goal = rows.inside.size == problem.d, ROUGHLY if stronger else WELL_BELOW * limits.tol
         if not (every or stronger):  # the next turn may be over more features
             left = float((np.abs(beyond[more]) / here.high[more]).max(initial=0.0))
             goal = max(goal, ENOUGH * left)
         model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], here.only(rows.inside))
         w = np.zeros(problem.d)
-        w[rows.inside] = model.minimise(goal, lambda: time.perf_counter() > deadline)
-        if every and model.exact and not stronger and tol >= TRUSTED:
+        w[rows.inside] = model.minimise(goal, limits.is_late)
+        if every and model.exact and not stronger and limits.tol >= TRUSTED:
             best, steps = w, steps + 1
             break
         beyond[rows.inside] = 0.0

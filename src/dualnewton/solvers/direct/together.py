@@ -8,7 +8,6 @@ whose whole step is too long goes on alone (``newton.py``), where steps are shor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct import squares
 from dualnewton.solvers.direct.active_set import solution
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Start, one_by_one
 from dualnewton.solvers.direct.descent import ROUNDING, SUFFICIENT
 
 
@@ -28,10 +27,8 @@ def solve(
     problems: Sequence[Problem],
     block: Block,
     starts: Sequence[Start | None],
+    limits: Limits,
     *,
-    tol: float,
-    most: int,
-    deadline: float,
     alone: Solver,
 ) -> list[Found]:
     """Take steps until the expected gap of every model is small enough.
@@ -44,9 +41,9 @@ def solve(
     """
     first = problems[0]
     if any(each.loss != first.loss or each.fit_intercept != first.fit_intercept for each in problems):
-        return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+        return one_by_one(alone, problems, block, starts, limits)
     if first.loss.curvature is Curvature.CONSTANT and shares_weights(problems):
-        return squares.solve(problems, block, starts, tol=tol, most=most, deadline=deadline)
+        return squares.solve(problems, block, starts, limits)
     models, numbers, found = Models.of(problems, block), np.arange(len(problems)), dict[int, Found]()
     at, steps = models.start(starts), 0
     while True:
@@ -54,13 +51,13 @@ def solve(
         new = models.point(at.x + way, at.margins + way @ models.columns)
         steps += 1
         accepted = _accepted(at, new, way, slopes)
-        ended = models.gaps(new) <= WELL_BELOW * tol * np.abs(new.values)
+        ended = models.gaps(new) <= WELL_BELOW * limits.tol * np.abs(new.values)
         ended |= ~(slopes < -ROUNDING * np.abs(at.values))
-        if steps >= most or time.perf_counter() > deadline:
+        if steps >= limits.most or limits.is_late():
             ended[:] = True
         for k in (~accepted).nonzero()[0]:
             problem, start = problems[numbers[k]], models.split(at.x[k])
-            own = alone(problem, block, start, tol=tol, most=most - steps, deadline=deadline)
+            own = alone(problem, block, start, limits._replace(most=limits.most - steps))
             found[numbers[k]] = own._replace(steps=steps + own.steps)
         for k in (accepted & ended).nonzero()[0]:
             found[numbers[k]] = Found(*models.split(new.x[k]), steps)

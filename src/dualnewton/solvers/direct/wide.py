@@ -14,9 +14,7 @@ coordinates many rows can lie on the flat part of the loss, where they contribut
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +25,7 @@ from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct.block import MOST_STEPS, WELL_BELOW, Block, Found, Solver, Solvers, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Solvers, Start
 
 INNER = 0.1
 """Relative gap at which the minimisation over a span ends, as a fraction of the last gap of the whole problem."""
@@ -46,40 +44,33 @@ def solve(
     problem: Problem,
     block: Block,
     start: Start | None,
+    limits: Limits,
     *,
-    tol: float,
-    most: int,
-    deadline: float,
     inner: Solver,  # direct solver of the small problems
     directions: int = 0,  # gradients whose passes cost as much as the factor; 0 to factorise at once
 ) -> Found:
     """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice."""
     steps, key = 0, problem.regularizer
     if directions and start is None and key not in block.kept:
-        found, done = _by_gradients(problem, inner, tol, min(directions, most), deadline, block.crossovers)
-        if done or found.steps >= most or time.perf_counter() > deadline:
+        found, done = _by_gradients(problem, inner, limits, min(directions, limits.most), block.crossovers)
+        if done or found.steps >= limits.most or limits.is_late():
             return found
         steps = found.steps
         # Newton's method needs few steps for quadratic pieces, from anywhere; at zero nothing is rounded yet.
         start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
     factor, rows = _factor(problem, block)
     own = None if start is None else (factor.coordinates(start[0]), start[1])
-    found = inner(factor.problem(problem), rows, own, tol=tol, most=most - steps, deadline=deadline)
+    found = inner(factor.problem(problem), rows, own, limits._replace(most=limits.most - steps))
     return found._replace(w=factor.lifted(found.w), steps=steps + found.steps)
 
 
 def solve_together(
-    problems: Sequence[Problem],
-    block: Block,
-    starts: Sequence[Start | None],
-    *,
-    inner: Solvers,
-    **limits: Any,
+    problems: Sequence[Problem], block: Block, starts: Sequence[Start | None], limits: Limits, *, inner: Solvers
 ) -> list[Found]:
     """Solve several problems over all rows by one call of ``inner``, for problems whose systems are the same but for one side."""
     factor, rows = _factor(problems[0], block)
     own = [None if start is None else (factor.coordinates(start[0]), start[1]) for start in starts]
-    found = inner([factor.problem(problem) for problem in problems], rows, own, **limits)
+    found = inner([factor.problem(problem) for problem in problems], rows, own, limits)
     models = factor.lifted(np.array([each.w for each in found]))
     return [each._replace(w=w) for each, w in zip(found, models, strict=True)]
 
@@ -94,7 +85,7 @@ def _factor(problem: Problem, block: Block) -> tuple[Factor, Block]:
 
 
 def _by_gradients(
-    problem: Problem, inner: Solver, tol: float, most: int, deadline: float, crossovers: Crossovers = USUAL
+    problem: Problem, inner: Solver, limits: Limits, most: int, crossovers: Crossovers = USUAL
 ) -> tuple[Found, bool]:
     """Return the minimiser over the span of at most ``most`` gradients of each column, and whether its gap is small enough."""
     data, ridge, vector = problem.data, problem.lam * problem.n, problem.columns == 1
@@ -108,12 +99,12 @@ def _by_gradients(
         value, slopes = value_and_slopes(model.loss, z, model.row_vectors)
         value = abs(value + 0.5 * ridge * float(np.vdot(u, u)))
         first = first or value
-        wanted = WELL_BELOW * tol * value
+        wanted = WELL_BELOW * limits.tol * value
         gradient = span.scaled(np.atleast_2d(data.transposed_times(slopes).T)) + ridge * (u @ span.basis)
         gaps.append(float(np.vdot(gradient, gradient)) / (2.0 * ridge) + _imbalance(problem, slopes))
         small = gaps[-1] <= wanted
         done = small and (fresh or model is problem)
-        able = wanted > ROUNDING * first and time.perf_counter() <= deadline
+        able = wanted > ROUNDING * first and not limits.is_late()
         if done or not (able and _pays(gaps, wanted, most - steps)):
             return Found(span.lifted(u[0] if vector else u), b, steps), done and able
         if small:  # of the model; the next pass is one of the problem itself
@@ -128,7 +119,7 @@ def _by_gradients(
         part = in_coordinates(model, MemoryData(span.rows))
         near = INNER * min(1.0, gaps[-1] / value)
         rows, start = Block(part.data, crossovers), (u[0] if vector else u, b)
-        found = inner(part, rows, start, tol=near, most=MOST_STEPS, deadline=deadline)
+        found = inner(part, rows, start, Limits(near, deadline=limits.deadline))
         u, b = np.atleast_2d(found.w), found.intercept
 
 
