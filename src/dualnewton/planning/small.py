@@ -78,14 +78,26 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
-def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int = 1) -> bool:
+def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int = 1, hessians: float = 0.0) -> bool:
     """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices.
 
-    For several classes and fewer examples than features, the other methods have n×n matrices for each class.
+    For several classes and fewer examples than features, the other methods have n×n matrices for each class. ``hessians`` are
+    the multiplications of all Hessians of a fit with few features.
     """
     thin = profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
     factor = tuning.class_products if columns > 1 and profile.n < profile.d else 1
-    return thin and profile.d > tuning.product_features and profile.stored <= factor * tuning.product_entries
+    many = profile.d > tuning.product_features or hessians > tuning.product_hessians
+    return thin and many and profile.stored <= factor * tuning.product_entries
+
+
+def _hessians(problem: Any, tuning: Tuning) -> float:
+    """Multiplications of the Hessians of Newton's method on all rows of small data.
+
+    More rows are sampled first, and losses without γ start from their labels, so that one or two Hessians suffice.
+    """
+    n, d, loss = problem.n, problem.d, problem.loss
+    every = problem.columns == 1 and loss.gamma is not None and is_small(tuning, n, d)
+    return _newton_steps(problem, tuning) * n * d * d if every else 0.0
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
@@ -95,7 +107,7 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     compiled.
     """
     n, d, data = problem.n, problem.d, problem.data
-    multiplies = multiplies_entries(data.profile, tuning, problem.columns)
+    multiplies = multiplies_entries(data.profile, tuning, problem.columns, _hessians(problem, tuning))
     if not (multiplies and has_hessian(problem) and data.capabilities.whole):
         return False
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE

@@ -199,6 +199,18 @@ def test_products_are_for_few_thin_sparse_rows():
     assert not multiplies_entries(dn.Problem(X[:, :60], SIGNS, losses.Logistic(), lam=1e-2).data.profile)
 
 
+def test_small_data_with_few_features_take_products_where_hessians_cost_more():
+    """Newton's method computes one Hessian for the squared loss, few where a sample is solved first or γ is unknown."""
+
+    def family(n, loss):
+        rows = sp.random_array((n, 45), density=0.1, rng=np.random.default_rng(0), format="csr")
+        return dn.plan(dn.Problem(rows, np.where(np.arange(n) % 3, 1.0, -1.0), loss, lam=1.0 / n)).family
+
+    assert [family(n, losses.SquaredHinge()) for n in (300, 2000, 9000)] == ["newton", "conjugate", "newton"]
+    assert family(2000, losses.Logistic()) == "conjugate"
+    assert family(2000, losses.Squared()) == "newton"
+
+
 def test_several_classes_of_few_thin_rows_take_products_of_more_entries():
     """On 20000×50000 with 8 classes n×n matrices for each class took four times as long."""
     rows = sp.random_array((300, 700), density=0.02, rng=np.random.default_rng(0), format="csr")
