@@ -61,6 +61,7 @@ WIDER = {
     "thin_hessian": 4.0,
     "product_entries": 4,
     "product_features": 0.25,
+    "product_hessians": 0.25,
     "product_optimism": 16.0,
     "product_rows": 0.25,
     "fewest_products": 0.25,

@@ -105,6 +105,17 @@ def test_squared_regression_is_liblinears(sparse):
     assert relative(ours.coef_, np.append(theirs.coef_, theirs.intercept_)) <= 1e-6
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_squared_regression_without_a_tube_is_ridge_regression(sparse):
+    """It is solved as that is: dual rounds on as many sparse examples as features took 110 epochs."""
+    X, y = data_for(0)
+    X = sp.csr_array(X) if sparse else X
+    ours = dn.LinearSVR(C=0.7, loss="squared_epsilon_insensitive").fit(X, y)
+    ridge = dn.Ridge(alpha=0.5 / 0.7, tol=ours.tol).fit(X, y)
+    assert np.array_equal(ours.coef_, ridge.coef_)
+    assert ours.certificate_.gap == ridge.certificate_.gap
+
+
 def test_an_unpenalised_intercept_is_the_limit_of_theirs():
     X, y = data_for(2)
     ours = dn.LinearSVC(tol=1e-12).fit(X, y)

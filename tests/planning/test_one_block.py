@@ -118,7 +118,10 @@ def test_many_sparse_rows_for_each_feature_are_solved_by_products_with_a_weak_pe
 
 
 BEYOND = {
-    "sparse rows": (sp.random(2000, 100, 0.1, format="csr", random_state=0), {"product_entries": 5000, "direct_entries": 0}),
+    "sparse rows": (
+        sp.random(2000, 100, 0.1, format="csr", random_state=0),
+        {"product_entries": 5000, "direct_entries": 0},
+    ),
     "dense rows": (np.random.default_rng(0).standard_normal((1100, 1000)), {}),
 }
 

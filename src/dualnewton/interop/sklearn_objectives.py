@@ -127,17 +127,19 @@ def linear_svc(model: Any, n: int) -> Specification:
     """C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² or + ‖w‖₁ for each class against the rest, b free, p = 1 or 2; P is this over pCn."""
     # With more than two classes liblinear applies the class weight to class k only; the rest has weight 1.
     weights = {"class_weight": model.class_weight, "class_weighting": OWN_CLASS}
-    return _svm(model, n, multiclass=_several(model, REST), **mixture(NAMED[model.penalty]), **weights)
+    return _svm(model, n, model.loss, multiclass=_several(model, REST), **mixture(NAMED[model.penalty]), **weights)
 
 
 def linear_svr(model: Any, n: int) -> Specification:
     """C Σ c_i max(0, |z_i − y_i| − epsilon)^p + ½‖w‖², b free, p = 1 or 2; P is this divided by pCn."""
-    return _svm(model, n, parameters={"epsilon": float(model.epsilon)})
+    if model.epsilon == 0.0 and model.loss == "squared_epsilon_insensitive":
+        return _svm(model, n, "squared")  # ridge regression: one linear system, whatever the residuals
+    return _svm(model, n, model.loss, parameters={"epsilon": float(model.epsilon)})
 
 
-def _svm(model: Any, n: int, **words: Any) -> Specification:
-    power = 2.0 if model.loss.startswith("squared_") else 1.0  # our squared losses have a factor ½
-    return specified(model.loss, 1.0 / (power * model.C * n), fit_intercept=model.fit_intercept, **words)
+def _svm(model: Any, n: int, loss: str, **words: Any) -> Specification:
+    power = 2.0 if loss.startswith("squared") else 1.0  # our squared losses have a factor ½
+    return specified(loss, 1.0 / (power * model.C * n), fit_intercept=model.fit_intercept, **words)
 
 
 def chosen(model: Any, name: str) -> Any:

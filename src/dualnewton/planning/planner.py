@@ -135,17 +135,19 @@ def kinked_plans(
     """Return the plans for a loss with kinks, cheapest first: interior-point method, dual rounds, smoothed losses.
 
     The method ``without`` is left out. For small data the kernels of the rounds are not loaded. Losses are smoothed only if the
-    interior-point method is too expensive, since smoothing took longer in nearly all cells of ``benchmarks/kinks.py``, or if
-    rows are read from files: an interior-point step reads them six times (``benchmarks/DISK.md``).
+    interior-point method is too expensive, and rounds with joint steps do not apply: they took 0.05 to 0.6 of the time of
+    smoothing on sparse rows of 6000 to 15000 features and λn of 0.1 to 10. Or if rows are read from files: an interior-point
+    step reads them six times (``benchmarks/DISK.md``).
     """
     plans, reading = [], Costs.of(problem.data.profile, tuning).reading
-    small, able = is_small(tuning, problem.n, problem.d), refusal(problem, tuning) is None
+    able, rounds = refusal(problem, tuning) is None, takes_rounds(problem, "sdna")
+    rounds = rounds and not is_small(tuning, problem.n, problem.d)
     if able and without != "interior":
         steps = interior_plan(problem, tuning)
         plans.append(replace(steps, cost=models * (steps.cost + tuning.interior_reads * reading)))
-    if without != "sdna" and takes_rounds(problem, "sdna") and not small:
+    if without != "sdna" and rounds:
         plans.append(_rounds(problem, "sdna", "auto", near=near, tuning=tuning))
-    if not able or reading > 0.0:
+    if not (able or (rounds and problem.regularizer.form.is_quadratic)) or reading > 0.0:
         smoothed = _smoothed(problem, "auto", "auto", models=models, near=near, tuning=tuning)
         cost = tuning.smoothing_stages * smoothed.cost + tuning.smoothing_reads * reading
         plans.append(replace(smoothed, cost=cost))

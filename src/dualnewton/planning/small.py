@@ -80,19 +80,30 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
-def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int = 1) -> bool:
+def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int = 1, hessians: float = 0.0) -> bool:
     """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices.
 
-    For several classes and fewer examples than features, the other methods have n×n matrices for each class.
+    For several classes and fewer examples than features, the other methods have n×n matrices for each class. ``hessians`` are
+    the multiplications of all Hessians of a fit with few features.
     """
     factor = tuning.product_growth if columns > 1 and profile.n < profile.d else 1
-    return _is_thin(profile, tuning) and profile.stored <= factor * tuning.product_entries
+    many = profile.d > tuning.product_features or hessians > tuning.product_hessians
+    return many and _is_thin(profile, tuning) and profile.stored <= factor * tuning.product_entries
 
 
 def _is_thin(profile: Profile, tuning: Tuning) -> bool:
-    """Whether sparse rows have many features, and few of them stored."""
-    thin = profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
-    return thin and profile.d > tuning.product_features
+    """Whether few entries of the rows are stored."""
+    return profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
+
+
+def _hessians(problem: Any, tuning: Tuning) -> float:
+    """Multiplications of the Hessians of Newton's method on all rows of small data.
+
+    More rows are sampled first, and losses without γ start from their labels, so that one or two Hessians suffice.
+    """
+    n, d, loss = problem.n, problem.d, problem.loss
+    every = problem.columns == 1 and loss.gamma is not None and is_small(tuning, n, d)
+    return _newton_steps(problem, tuning) * n * d * d if every else 0.0
 
 
 def _takes_products(problem: Any, tuning: Tuning) -> bool:
@@ -102,7 +113,7 @@ def _takes_products(problem: Any, tuning: Tuning) -> bool:
     compiled.
     """
     n, d, data = problem.n, problem.d, problem.data
-    multiplies = multiplies_entries(data.profile, tuning, problem.columns)
+    multiplies = multiplies_entries(data.profile, tuning, problem.columns, _hessians(problem, tuning))
     if not (multiplies and has_hessian(problem) and data.capabilities.whole):
         return False
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
@@ -117,8 +128,9 @@ def _takes_many_products(problem: Any, tuning: Tuning) -> bool:
 
     Those use kernels, which read entries faster, in all threads and for several models at a time.
     """
-    few = _is_thin(problem.data.profile, tuning) and problem.columns == 1 and problem.n >= problem.d
-    few = few and problem.data.profile.stored <= tuning.product_growth * tuning.product_entries
+    n, d, profile = problem.n, problem.d, problem.data.profile
+    few = _is_thin(profile, tuning) and profile.stored <= tuning.product_growth * tuning.product_entries
+    few = few and problem.columns == 1 and n >= d > tuning.product_features
     if not (few and has_hessian(problem) and problem.data.capabilities.whole):
         return False
     return _products_cost(problem, tuning) <= _without_products(problem, tuning)

@@ -40,6 +40,9 @@ class Tuning(Crossovers):
     # faster. The third is a factor on that number for strong penalties, and for several classes and fewer examples than
     # features: other methods took 1.2 to 4 times as long for 0.6 to 4 million entries.
     product_features: int = 64
+    # Multiplications of all Hessians of a fit, nd² each, from which on small data with fewer features are fitted so, too: with
+    # 22 to 60 features and losses that need several Hessians, in 0.5 to 1.0 of the time.
+    product_hessians: float = 1.2e7
     product_entries: int = 1 << 19
     product_growth: int = 8
     # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature, for

@@ -200,6 +200,18 @@ def test_products_are_for_few_thin_sparse_rows():
     assert not multiplies_entries(dn.Problem(X[:, :60], SIGNS, losses.Logistic(), lam=1e-2).data.profile)
 
 
+def test_small_data_with_few_features_take_products_where_hessians_cost_more():
+    """Newton's method computes one Hessian for the squared loss, few where a sample is solved first or γ is unknown."""
+
+    def family(n, loss):
+        rows = sp.random_array((n, 45), density=0.1, rng=np.random.default_rng(0), format="csr")
+        return dn.plan(dn.Problem(rows, np.where(np.arange(n) % 3, 1.0, -1.0), loss, lam=1.0 / n)).family
+
+    assert [family(n, losses.SquaredHinge()) for n in (300, 2000, 9000)] == ["newton", "conjugate", "newton"]
+    assert family(2000, losses.Logistic()) == "conjugate"
+    assert family(2000, losses.Squared()) == "newton"
+
+
 def test_several_classes_of_few_thin_rows_take_products_of_more_entries():
     """On 20000×50000 with 8 classes n×n matrices for each class took four times as long."""
     rows = sp.random_array((300, 700), density=0.02, rng=np.random.default_rng(0), format="csr")
@@ -222,15 +234,23 @@ def test_a_weak_penalty_is_left_to_matrices():
     assert families == ["conjugate", None]
 
 
-def test_plans_of_smoothed_losses_have_a_cost_where_conjugate_gradients_solve_them():
-    """A cost that is not a number would sort before all others."""
+class Undeclared(losses.Hinge):
+    """The hinge without its kinks, which the dual rounds need."""
+
+    def kinks(self, y):  # noqa: ARG002
+        return ()
+
+
+@pytest.mark.parametrize("loss", [losses.Hinge(), Undeclared()])
+def test_losses_of_many_sparse_features_are_smoothed_where_rounds_do_not_apply(loss):
+    """The cost of conjugate gradients that solve smoothed losses was not a number, which would sort before all others."""
     rng = np.random.default_rng(0)
     rows = sp.random_array((4200, 4100), density=0.002, rng=rng, format="csr")
-    problem = dn.Problem(rows, np.resize([1.0, -1.0], 4200), losses.Hinge(), lam=1.0 / 4200)
+    problem = dn.Problem(rows, np.resize([1.0, -1.0], 4200), loss, lam=1.0 / 4200)
     plans = kinked_plans(problem)
-    assert any(plan.family == "conjugate" and plan.smoothed for plan in plans)
+    expected = [("conjugate", True)] if isinstance(loss, Undeclared) else [(None, False)]
+    assert [(plan.family, plan.smoothed) for plan in plans] == expected
     assert all(math.isfinite(plan.cost) for plan in plans)
-    assert plans[0].method == "sdna"
 
 
 @pytest.mark.parametrize("model", [dn.Ridge(), dn.LogisticRegression(), dn.LinearSVC(), dn.LinearSVR()], ids=repr)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import daxpy
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
@@ -132,41 +133,29 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """The Newton system at a point, with unknowns of shape (d,) or (d, K)."""
+    """The Newton system at a point; a vector has an entry for each feature and class, those of a feature together."""
 
     risk: Risk  # objective
     at: Point  # point
+    weights: np.ndarray  # (n,) or (n, K) φ″_i, or its diagonal
     curved: Callable[[np.ndarray], np.ndarray]  # t ↦ φ″t
-    # (d,) λn v_j and 1/(2 λn v_j).
-    ridge: np.ndarray
-    halves: np.ndarray
+    # (d K,) λn v_j and 1/(2 λn v_j); one number if all are equal.
+    ridge: Any
+    halves: Any
     means: Any  # weighted means of the squares of the features, if the system is scaled by its diagonal; else 0
-    inverse: np.ndarray  # inverse of the diagonal, or of the ridge
-    of_intercept: Any  # (K, K) (Σ φ″_i)⁻¹; zero without an intercept
+    inverse: Any  # inverse of the diagonal, or of the ridge
+    of_intercept: Any  # (Σ φ″_i)⁻¹, K×K for several classes; zero without an intercept
 
     @classmethod
     def of(cls, risk: Risk, at: Point, block: Block, first: System | None) -> System:
         """Return the system, scaled by its diagonal if a few features have most of its trace.
 
-        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures. No
-        scale is needed where ‖X‖² max φ″, a bound of the largest eigenvalue of XᵀCX, is a small multiple of the ridge.
+        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures.
         """
-        d, K = risk.rows.shape[1], risk.loss.columns
-        ridge, halves = (risk.ridge[:d], risk.halves[:d]) if K == 1 else (risk.ridge[:d, None], risk.halves[:d, None])
-        weights = curvature(risk.loss, at.margins, risk.vectors)
-        curved = curvature_at(risk.loss, at.margins, risk.vectors)
+        K, weights = risk.loss.columns, curvature(risk.loss, at.margins, risk.vectors)
+        curved = weights.__mul__ if K == 1 else curvature_at(risk.loss, at.margins, risk.vectors)
         mass = float(weights.sum())
-        if first is not None:
-            means = first.means
-        elif block.data.norm**2 * float(weights.max()) <= EVEN * float(ridge.min()):
-            means = 0.0
-        else:
-            equal = risk.loss.curvature is Curvature.CONSTANT and risk.vectors.c is None
-            sums = block.squared_sums(weights, equal=equal)
-            diagonal = sums + ridge
-            trace = float(diagonal.sum())
-            heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
-            means = sums / (mass or 1.0) if heavy > block.crossovers.heavy_trace * trace else 0.0
+        scales = _scales(risk, weights, block) if first is None else (first.ridge, first.halves, first.means)
         of_intercept: Any = 0.0
         if risk.free and K == 1:
             of_intercept = 1.0 / (mass or np.inf)
@@ -174,50 +163,93 @@ class System:
             sums = np.array([curved(np.broadcast_to(unit, weights.shape)).sum(axis=0) for unit in np.eye(K)])
             # Adding a number to all intercepts changes nothing: see ``Risk.hessian``.
             of_intercept = np.linalg.inv(sums + (sums.trace() / K**2 or 1.0))
-        return cls(risk, at, curved, ridge, halves, means, 1.0 / (mass * means + ridge), of_intercept)
+        ridge, _, means = scales
+        return cls(risk, at, weights, curved, *scales, 1.0 / (mass * means + ridge), of_intercept)
 
-    def best_intercept(self, slopes: np.ndarray) -> Any:
-        """Return the intercept whose margins have slopes with the same sums."""
-        return slopes.sum(axis=0) @ self.of_intercept if slopes.ndim > 1 else float(slopes.sum()) * self.of_intercept
+    def best_intercept(self, t: np.ndarray) -> Any:
+        """Return β = (Σ φ″_i)⁻¹ Σ φ″_i t_i, the intercept that is nearest to margins t."""
+        if t.ndim == 1:
+            return float(self.weights.dot(t)) * self.of_intercept
+        return self.curved(t).sum(axis=0) @ self.of_intercept
+
+    def scaled(self, r: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """Return the residual r times ``inverse``, its product with r, and the gap that it leaves."""
+        if type(self.inverse) is float:  # and so is the ridge
+            square = float(r.dot(r))
+            return self.inverse * r, self.inverse * square, self.halves * square
+        q = self.inverse * r
+        return q, float(r.dot(q)), float(r.dot(self.halves * r))
+
+    def times(self, p: np.ndarray) -> np.ndarray:
+        """Return the product of the matrix with a vector."""
+        K, (images, sums) = self.risk.loss.columns, self.risk.products
+        t = images(p if K == 1 else p.reshape(-1, K))
+        if self.risk.free:
+            t -= self.best_intercept(t)
+        found = sums(self.curved(t)).reshape(-1)
+        if type(self.ridge) is float:
+            return daxpy(p, found, a=self.ridge)
+        found += self.ridge * p
+        return found
 
     def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Way:
         """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
 
         It is left earlier if the pace so far is too slow.
         """
-        risk, (rows, transposed), free = self.risk, self.risk.multiplied, self.risk.free
-        single = not linear.is_sparse(rows)
-        d, K, value, products, slow = rows.shape[1], risk.loss.columns, self.at.value, 0, False
-        G = self.at.gradient.reshape(K, -1).T
-        r, slope = -(G[:d] if K > 1 else G[:d, 0]), G[d] if free else None
-        start: Any = 0.0
-        if slope is not None:
-            start = -(slope @ self.of_intercept if K > 1 else float(slope[0]) * self.of_intercept)
-            decrease = -0.5 * float(np.vdot(slope, start))
+        risk, value, products, slow = self.risk, self.at.value, 0, False
+        K, d, start = risk.loss.columns, risk.rows.shape[1], np.zeros(1)
+        G = self.at.gradient.reshape(K, -1)
+        r = -G[:, :d].T.reshape(-1)
+        if risk.free:
+            slope = G[:, d]
+            start = -slope.dot(self.of_intercept)
+            decrease = -0.5 * float(slope @ start)
             if decrease > risk.rounding * abs(value):
                 value -= decrease
-                r -= risk.transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))
+                r -= (risk.transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))).reshape(-1)
             else:
-                start = 0.0
-        s, images, p, last = np.zeros(r.shape), np.zeros(self.at.margins.shape), np.zeros(r.shape), 1.0
-        gap = begin = float(np.vdot(r, self.halves * r))
+                start = np.zeros(1)
+        s, p, last = np.zeros(r.size), np.zeros(r.size), 1.0
+        q, square, gap = self.scaled(r)
+        begin = gap
         while products < most and gap > max(left, goal * abs(value)) and not slow:
-            q = self.inverse * r
-            square = float(np.vdot(r, q))
             p *= square / last
-            p += q
-            image = rows @ (p.astype(rows.dtype) if single else p)
-            slopes = self.curved(image)
-            if free:
-                slopes -= self.curved(np.broadcast_to(self.best_intercept(slopes), slopes.shape))
-            Hp = transposed @ (slopes.astype(rows.dtype) if single else slopes) + self.ridge * p
-            t = square / float(np.vdot(p, Hp))
-            s += t * p
-            images += t * image
-            r -= t * Hp
+            p = daxpy(q, p)
+            Hp = self.times(p)
+            t = square / float(p.dot(Hp))
+            s, r = daxpy(p, s, a=t), daxpy(Hp, r, a=-t)
             value -= 0.5 * t * square
             last, products = square, products + 1
-            gap = float(np.vdot(r, self.halves * r))
+            q, square, gap = self.scaled(r)
             slow = pace.most > 0 and pace.is_slow(products, begin, gap, goal * abs(value))
-        b = start - self.best_intercept(self.curved(images)) if free else 0.0
-        return Way(risk.vector(s.T, b), images + b, products, slow)
+        S = s if K == 1 else s.reshape(-1, K)
+        images = risk.rows @ S
+        b = start - self.best_intercept(images) if risk.free else 0.0
+        return Way(risk.vector(S.T, b), images + b, products, slow)
+
+
+def _scales(risk: Risk, weights: np.ndarray, block: Block) -> tuple[Any, Any, Any]:
+    """Return ``ridge``, ``halves`` and ``means`` of the first system of a fit, given φ″_i or its diagonal."""
+    d, K = risk.rows.shape[1], risk.loss.columns
+    ridge, halves, means = np.repeat(risk.ridge[:d], K), np.repeat(risk.halves[:d], K), _means(risk, weights, block)
+    if isinstance(means, float) and (ridge == ridge[0]).all():
+        return float(ridge[0]), float(halves[0]), means
+    return ridge, halves, means
+
+
+def _means(risk: Risk, weights: np.ndarray, block: Block) -> Any:
+    """Return the weighted means of the squares of the features, if a few of them have most of the trace; else 0.
+
+    They cost a product. None are needed where ‖X‖² max φ″, a bound on the largest eigenvalue of XᵀCX, is a small multiple of the
+    ridge.
+    """
+    d, K = risk.rows.shape[1], risk.loss.columns
+    if block.data.norm**2 * float(weights.max()) <= EVEN * float(risk.ridge[:d].min()):
+        return 0.0
+    equal = risk.loss.curvature is Curvature.CONSTANT and risk.vectors.c is None
+    sums = block.squared_sums(weights, equal=equal).reshape(-1)
+    diagonal = sums + np.repeat(risk.ridge[:d], K)
+    trace = float(diagonal.sum())
+    heavy = float(diagonal[diagonal * diagonal.size > block.crossovers.heavy_feature * trace].sum())
+    return sums / (float(weights.sum()) or 1.0) if heavy > block.crossovers.heavy_trace * trace else 0.0

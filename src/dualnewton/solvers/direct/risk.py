@@ -99,15 +99,24 @@ class Risk:
         return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
 
     @cached_property
-    def multiplied(self) -> tuple[Any, Any]:
-        """The rows by which conjugate gradients multiply, and their transpose: dense ones in float32.
+    def narrow(self) -> np.ndarray:
+        """Dense rows in float32."""
+        narrow: np.ndarray = self.rows.astype(np.float32)
+        return narrow
+
+    @cached_property
+    def products(self) -> tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]:
+        """The functions p ↦ Xp and u ↦ Xᵀu of conjugate gradients: those of dense rows multiply in float32.
 
         The next system corrects its rounding errors.
         """
         if linear.is_sparse(self.rows):
-            return self.rows, self.transposed
-        rows = self.rows.astype(np.float32)
-        return rows, rows.T
+            return linear.multiplied(self.rows), linear.multiplied(self.transposed)
+        rows, wide, single = self.narrow, np.float64, np.float32
+        return (
+            lambda p: (rows @ p.astype(single)).astype(wide),
+            lambda u: (rows.T @ u.astype(single)).astype(wide),
+        )
 
     @cached_property
     def rounding(self) -> float:
@@ -245,7 +254,7 @@ class Risk:
     def _gram(self, weights: np.ndarray, kind: type) -> np.ndarray:
         """Σ weights_i ã_i ã_iᵀ. (A product of a matrix with its own transpose takes half the time of a general one.)"""
         if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
-            rows = self.rows if self.rows.dtype == kind else self.multiplied[0]
+            rows = self.rows if self.rows.dtype == kind else self.narrow
             square = (rows.T @ rows).astype(np.float64, copy=False)
             if weights[0] != 1.0:
                 square *= weights[0]

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.dual.piecewise import free_kinks, onto_ends, piece_ends
 
@@ -31,6 +33,15 @@ FLAT = 1e-10
 """Conjugate gradients end at a direction whose curvature is at most this fraction of the largest (repeated rows)."""
 
 
+class FaceStep(NamedTuple):
+    """Where a step of the free examples ended."""
+
+    free: np.ndarray  # their indices
+    alpha: np.ndarray  # their new dual variables
+    products: int  # with G
+    success: float  # increase of D as a fraction of that of the step before it was clipped
+
+
 def face_step(
     # The problem, the numbers of its loss, of shape (n, 2m + 1), and the dual point, of shape (n,).
     problem: Problem,
@@ -42,14 +53,14 @@ def face_step(
     # Number of epochs after which there are no more products and no halved steps; a product costs the fraction of free
     # examples.
     most: float = math.inf,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the free examples, their new dual variables, and the number of products with G."""
+) -> FaceStep:
+    """Move the free examples together."""
     w, b, b_curvature = state
     at = free_kinks(pieces, alpha)
     free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
     c, own, now, rows = problem.c[free], pieces[free], alpha[free], problem.data.rows(free)
     if not free.size:
-        return free, now, 0
+        return FaceStep(free, now, 0, 1.0)
     weights, lam_n = problem.regularizer.form.weights, problem.lam * problem.n
     inverse = 1.0 / lam_n if weights is None or not problem.regularizer.form.is_quadratic else 1.0 / (lam_n * weights)
 
@@ -60,7 +71,8 @@ def face_step(
 
     missing = at[free] - problem.o[free] - b - rows @ w
     allowed = math.ceil(min(most * problem.n / free.size, products))
-    mass, used = _conjugate_gradients(times, missing, allowed)
+    diagonal = linear.squared(rows) @ np.broadcast_to(inverse, problem.d) + b_curvature
+    mass, used = _conjugate_gradients(times, np.where(diagonal > 0.0, diagonal, 1.0), missing, allowed)
     left, right = piece_ends(own, now)
     step = mass / c
     ends = np.divide(np.where(step > 0.0, -left, -right) - now, step, out=np.ones_like(step), where=step != 0.0)
@@ -70,27 +82,30 @@ def face_step(
         beta = -onto_ends(-now - length * step, left, right)
         change = c * (beta - now)
         used += 1
-        if change @ missing > 0.5 * change @ times(change):
-            return free, beta, used
-    return free, now, used
+        increase = float(change @ missing - 0.5 * change @ times(change))
+        if increase > 0.0:
+            return FaceStep(free, beta, used, increase / float(0.5 * mass @ missing))
+    return FaceStep(free, now, used, 0.0)
 
 
 def _conjugate_gradients(
-    times: Callable[[np.ndarray], np.ndarray], target: np.ndarray, products: int
+    times: Callable[[np.ndarray], np.ndarray], diagonal: np.ndarray, target: np.ndarray, products: int
 ) -> tuple[np.ndarray, int]:
-    """Solve G x = target approximately; return x and the number of products."""
+    """Solve G x = target approximately, preconditioned by the diagonal of G; return x and the number of products."""
     x, residual = np.zeros_like(target), target.copy()
-    direction, size = residual.copy(), float(residual @ residual)
+    direction = residual / diagonal
+    size = float(residual @ direction)
     enough, largest = REDUCTION**2 * size, 0.0
     for used in range(products):
         image = times(direction)
-        curvature, length = float(direction @ image), float(direction @ direction)
+        curvature, length = float(direction @ image), float(direction @ (diagonal * direction))
         largest = max(largest, curvature / length) if length > 0.0 else 0.0
         if size <= enough or curvature <= FLAT * largest * length:
             return x, used
         length = size / curvature
         x += length * direction
         residual -= length * image
-        size, before = float(residual @ residual), size
-        direction = residual + (size / before) * direction
+        scaled = residual / diagonal
+        size, before = float(residual @ scaled), size
+        direction = scaled + (size / before) * direction
     return x, products

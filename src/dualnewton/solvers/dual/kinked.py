@@ -19,9 +19,13 @@ from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.dual.piecewise import free_kinks
 from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL, PIECE, Sweeps
 
-PRODUCTS, MOST_PRODUCTS = 20, 320
-"""Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
-and at most. The number doubles with each step in which they stay the same."""
+PRODUCTS, LEAST_PRODUCTS, MOST_PRODUCTS = 20, 5, 320
+"""Products with the Gram matrix of the free examples in the first joint step of theirs, at least and at most."""
+
+GOOD, POOR = 0.75, 0.25
+"""The number of products doubles after a joint step of at least the success ``GOOD``, or if the free examples stay the same, and
+is halved after one of less than ``POOR``, as trust regions grow and shrink: longer steps are clipped more (Nocedal and Wright,
+Numerical Optimization, Algorithm 4.1)."""
 
 
 class KinkDecisions(Protocol):
@@ -37,7 +41,7 @@ class Face:
 
     free: np.ndarray  # indices, as of the last joint step
     residual: float = math.nan  # of all examples, in the sweep of the last step over all of them
-    products: int = PRODUCTS
+    products: int = PRODUCTS  # products of the next joint step
     solved: bool = False  # whether their linear system has been tried
     slow: bool = False  # whether joint steps are needed: a step left the residual unknown (NumPy rounds) or too large
 
@@ -127,11 +131,14 @@ class KinkedSweeps(Sweeps):
         """Move the free examples of a model together; return the number of epochs that this cost, about ``most`` at most."""
         problem, face, pieces = self.problems[k], self.faces[k], self.pieces[k]
         at = self.engine.alpha(k), self.engine.model(k)
-        free, beta, products = face_step(problem, pieces, *at, face.products, most)
+        free, beta, products, success = face_step(problem, pieces, *at, face.products, most)
         if free.size:
             self.engine.move(k, free, beta)
-        same = np.array_equal(free, face.free)
-        wanted = min(2 * face.products, MOST_PRODUCTS) if same else PRODUCTS
+        same, wanted = np.array_equal(free, face.free), face.products
+        if same or success >= GOOD:
+            wanted = min(2 * wanted, MOST_PRODUCTS)
+        elif success < POOR:
+            wanted = max(wanted // 2, LEAST_PRODUCTS)
         self.faces[k] = replace(face, free=free, products=wanted, solved=same and face.solved)
         return products * free.size / problem.n
 
