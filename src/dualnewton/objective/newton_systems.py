@@ -39,12 +39,12 @@ CONSTANT = 2.0**-48
 APART = 2.0**4
 """Ratio of the largest to the smallest diagonal entry of H from which systems are scaled."""
 
-PROBES = 8
-"""Random vectors by which a null space is found, if it has fewer dimensions."""
+PROBES = (1, 1e-6), (2, 1e-13), (8, 1e-13)
+"""Numbers of random vectors with standard normal entries by which a null space is found, if it has fewer dimensions, and the
+accuracy of their systems: a rough one tells that there is none."""
 
-PROBED, NULL = 1e-13, 1e-3
-"""Accuracy of the systems of random vectors with standard normal entries, and the length up to which an error in such a vector
-is rounding."""
+NULL = 1e-3
+"""Length up to which an error in such a vector is that of its system."""
 
 
 @dataclass
@@ -165,10 +165,10 @@ class CentredSystems:
         in scaled coordinates. So many projections are independent unless they span that space.
         """
         roots, random = np.sqrt(self.diagonal), np.random.default_rng(0)
-        for count in (1, PROBES):
+        for count, accuracy in PROBES:
             probes = random.standard_normal((count, self.data.d)) * (roots > 0.0)
             V = probes * np.sqrt(self._inverse)
-            enough = np.where(roots > 0.0, PROBED * roots, math.inf)[None]
+            enough = np.where(roots > 0.0, accuracy * roots, math.inf)[None]
             left = V - conjugate_gradients(self.product, self.product(V), self._inverse, enough, Effort())
             lengths = np.linalg.svd(left * roots, compute_uv=False)
             rank = int(np.count_nonzero(lengths > NULL))
