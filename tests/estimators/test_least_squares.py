@@ -10,7 +10,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import dualnewton as dn
-from dualnewton.estimators.least_squares import DECOMPOSED, MULTIPLIED, SUMMED
+from dualnewton.estimators.least_squares import BY_ROWS, DECOMPOSED, MULTIPLIED, SUMMED
 from dualnewton.losses import Squared
 from dualnewton.matrix.chunked import ChunkedData
 from dualnewton.matrix.memory import MemoryData
@@ -286,6 +286,50 @@ def test_dummies_beside_amounts_of_any_scale_are_certified(seed):
     y = X @ rng.standard_normal(X.shape[1]) / np.abs(X).max() + rng.standard_normal(n)
     model = dn.LinearRegression().fit(X, y)
     assert model.certificate_.relative_gap <= model.tol
+
+
+# Dense data by the smaller Gram matrix -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "reason"), [((200, 60), SUMMED), ((60, 200), BY_ROWS)], ids=["tall", "wide"])
+@pytest.mark.parametrize("outputs", [0, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("scales", [0.0, 1.0])
+def test_well_conditioned_rows_are_not_decomposed(monkeypatch, shape, reason, outputs, weighted, fit_intercept, scales):
+    rng = np.random.default_rng(7)
+    X = (rng.standard_normal(shape) + 3.0) * 10.0 ** rng.uniform(-scales, scales, shape[1])
+    y = rng.standard_normal((shape[0], outputs) if outputs else shape[0]) + 5.0
+    c = rng.uniform(0.5, 2.0, shape[0]) if weighted else None
+    theirs = linear_model.LinearRegression(fit_intercept=fit_intercept).fit(X, y, c)
+    with monkeypatch.context() as patched:
+        if scales == 0.0:  # the singular values of features of other scales are those of a factor
+            patched.setattr(np.linalg, "svd", lambda *_, **__: pytest.fail("a decomposition"))
+        ours = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, y, c)
+    assert ours.plan_.reason == reason or scales
+    assert relative(ours.coef_, theirs.coef_) < 1e-9
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-8)
+    np.testing.assert_allclose(ours.singular_, theirs.singular_, atol=1e-9 * theirs.singular_.max())
+    assert ours.rank_ == theirs.rank_
+    assert all(certificate.meets(1e-6) for certificate in certificates(ours))
+
+
+@pytest.mark.parametrize("shape", [(200, 60), (60, 200)], ids=["tall", "wide"])
+@pytest.mark.parametrize("kind", ["repeated rows", "weight zero", "far from zero"])
+def test_rows_that_depend_on_each_other_are_decomposed(shape, kind):
+    rng = np.random.default_rng(8)
+    X, y, c = rng.standard_normal(shape), rng.standard_normal(shape[0]), np.ones(shape[0])
+    if kind == "repeated rows":
+        X[5:20] = X[20:35]
+    elif kind == "weight zero":
+        c[3] = 0.0
+    else:
+        X += 1e3
+    ours, theirs = (make().fit(X, y, c) for make in (dn.LinearRegression, linear_model.LinearRegression))
+    assert relative(ours.coef_, theirs.coef_) < 1e-6
+    assert ours.rank_ == theirs.rank_
+    assert ours.certificate_.meets(1e-6)
+    assert (ours.plan_.reason == DECOMPOSED) or shape[0] > shape[1] or kind == "far from zero"
 
 
 # Sparse data by products ------------------------------------------------------------------------------------------------

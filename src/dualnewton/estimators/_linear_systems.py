@@ -26,6 +26,9 @@ WELL, ACCURATE = 1e-9, 1e-8
 """Smallest reciprocal condition number, in the 1-norm, of normal equations with unit diagonal, and of X without its scaling: a
 decomposition of their factor computes the singular values up to a multiple of the unit roundoff times the largest."""
 
+PLAIN = 1e-6
+"""Ratio of the smallest to the largest eigenvalue of a matrix from which on their roots are accurate singular values."""
+
 BLOCK = 64
 """Columns of Householder reflections that LAPACK applies together: the workspace has room for this many."""
 
@@ -112,10 +115,52 @@ class NormalEquations(Solved):
             return None
         if (factor := Factor.of(second, kept)) is None:
             return None
-        singular = np.zeros(0) if X.profile.sparse else factor.singular()
+        singular = np.zeros(0) if X.profile.sparse else factor.singular(second)
         if singular.size and not singular[len(kept) - 1] > ACCURATE * singular[0]:
             return None
         return cls(data, (mean, target_mean), cross, factor, singular)
+
+
+class RowEquations(Solved):
+    """The shortest solution w = Xᵀv for fewer rows than features, from XXᵀ of centred rows: X then fits all targets.
+
+    Rounding errors are those of :class:`NormalEquations`, and so is the condition.
+
+    Attributes
+    ----------
+    singular : array of shape (n,)
+        The singular values of the centred, weighted X; the last is zero with an intercept.
+    rank : int
+        The number of those that are not zero.
+    """
+
+    def __init__(self, dense: _Dense, singular: np.ndarray, rank: int) -> None:
+        self.means, self.singular, self.rank, self.rest = dense.means, singular, rank, dense.Y
+        self.W = np.zeros((dense.Y.shape[1], dense.rows.shape[1]))
+
+    @classmethod
+    def of(cls, data: Examples, *, fit_intercept: bool) -> RowEquations | None:
+        """Multiply the rows with each other and solve; return None if they are nearly dependent."""
+        from scipy.linalg.lapack import dpotrf, dpotrs
+
+        dense = _Dense.of(data, fit_intercept=fit_intercept)
+        A, Y, s = dense.rows - dense.means[0] if fit_intercept else dense.rows, dense.Y - dense.means[1], dense.s
+        K = A @ A.T if s is None else s[:, None] * (A @ A.T) * s
+        singular, rank = np.zeros(len(K)), len(K) - fit_intercept
+        values = np.linalg.eigvalsh(K)[::-1]
+        if not (rank and values[rank - 1] > PLAIN * values[0]):
+            return None
+        singular[:rank] = np.sqrt(values[:rank])
+        if fit_intercept:  # the centred rows depend on each other: Aᵀ√c = 0
+            along = np.ones(len(K)) if s is None else s
+            K += np.outer(along, values[0] / float(along @ along) * along)
+        L, made = dpotrf(K, lower=True)[0], cls(dense, singular, rank)
+        made.rest = Y
+        for _ in range(2):  # the second solution removes the rounding errors of the first
+            v = dpotrs(L, made.rest if s is None else s[:, None] * made.rest, lower=True)[0]
+            made.W += (v if s is None else s[:, None] * v).T @ A
+            made.rest = Y - A @ made.W.T
+        return made
 
 
 class Factor(NamedTuple):
@@ -165,12 +210,35 @@ class Factor(NamedTuple):
         w[self.kept], w[self.others] = v, self.combined.T @ v
         return w
 
-    def singular(self) -> np.ndarray:
+    def singular(self, H: np.ndarray) -> np.ndarray:
         """Return the roots of the eigenvalues of H, with zeros for the features in T."""
+        if not self.others.size:
+            values = np.linalg.eigvalsh(H)[::-1]
+            if values[-1] > PLAIN * values[0]:
+                return np.sqrt(values)
         root = self.L.T / self.scale  # the factor of H_S itself
         found = np.zeros(len(self.kept) + len(self.others))
         found[: len(root)] = np.linalg.svd(np.hstack([root, root @ self.combined]), compute_uv=False)
         return found
+
+
+class _Dense(NamedTuple):
+    """All rows as a dense array, the targets, the roots of the weights, and the weighted means of rows and targets."""
+
+    rows: np.ndarray
+    Y: np.ndarray
+    s: np.ndarray | None
+    means: tuple[np.ndarray, np.ndarray]  # zero without an intercept
+
+    @classmethod
+    def of(cls, data: Examples, *, fit_intercept: bool) -> _Dense:
+        """Gather the rows in memory."""
+        rows, Y, c = linear.to_dense(data.matrix.rows(slice(None))), on_host(data.y), on_host(data.sample_weight)
+        means = np.zeros(rows.shape[1]), np.zeros(Y.shape[1])
+        if fit_intercept:
+            shares = np.full(len(rows), 1.0 / len(rows)) if c is None else c / c.sum()
+            means = shares @ rows, shares @ Y
+        return cls(rows, Y, None if c is None else np.sqrt(c), means)
 
 
 class Spectrum(NamedTuple):
@@ -238,15 +306,10 @@ class Decomposition:
     @classmethod
     def of(cls, data: Examples, *, fit_intercept: bool) -> Decomposition:
         """Build the system; with an intercept the rows are centred by their weighted mean."""
-        rows, Y = linear.to_dense(data.matrix.rows(slice(None))), on_host(data.y)
-        (n, d), c = rows.shape, on_host(data.sample_weight)
-        means = np.zeros(d), np.zeros(Y.shape[1])
-        if fit_intercept:
-            shares = np.full(n, 1.0 / n) if c is None else c / c.sum()
-            means = shares @ rows, shares @ Y
-        A, B = np.ones((n, d + fit_intercept), order="F"), np.subtract(Y, means[1], order="F")
+        rows, Y, s, means = _Dense.of(data, fit_intercept=fit_intercept)
+        A = np.ones((len(rows), rows.shape[1] + fit_intercept), order="F")
+        B = np.subtract(Y, means[1], order="F")
         np.subtract(rows, means[0], out=A[:, int(fit_intercept) :])
-        s = None if c is None else np.sqrt(c)
         if s is not None:
             A, B = np.multiply(s[:, None], A, out=A), s[:, None] * B
         return cls(A, B, s, means, first=int(fit_intercept))

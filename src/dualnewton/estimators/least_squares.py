@@ -12,7 +12,14 @@ from sklearn.base import MultiOutputMixin
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedRegressor
-from dualnewton.estimators._linear_systems import CENTRED, ByProducts, Decomposition, NormalEquations, Solved
+from dualnewton.estimators._linear_systems import (
+    CENTRED,
+    ByProducts,
+    Decomposition,
+    NormalEquations,
+    RowEquations,
+    Solved,
+)
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Examples
@@ -22,7 +29,7 @@ from dualnewton.losses import Squared
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.costs import is_small, prepared
-from dualnewton.planning.direct import begins_by_products, direct_plan, sums_normal_equations
+from dualnewton.planning.direct import begins_by_products, direct_plan, multiplies_rows, sums_normal_equations
 from dualnewton.row_arrays import some_columns
 from dualnewton.run.result import Result, direct_result
 from dualnewton.run.track import proved
@@ -32,9 +39,10 @@ from dualnewton.solvers.direct.nonnegative import nonnegative
 EXPANDED = 1 << 24
 """Largest number of entries of a sparse X that is made dense and decomposed."""
 
-DECOMPOSED, SUMMED, MULTIPLIED, ACTIVE = (
+DECOMPOSED, SUMMED, BY_ROWS, MULTIPLIED, ACTIVE = (
     "least squares by a singular value decomposition of X",
     "least squares by the normal equations of well-conditioned features, refined once",
+    "least squares by the products of all pairs of rows, fewer than features, refined once",
     "least squares by conjugate gradients on the normal equations",
     "nonnegative least squares by an active set",
 )
@@ -48,8 +56,9 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         min_{w, b}  Σ c_i (x_iᵀw + b − y_i)²,    w ≥ 0 if ``positive``
 
     Where several w attain the minimum (features that depend on each other, more features than rows) the one with the smallest
-    norm is returned. Data with many more rows than features, and sparse data, are solved by their normal equations if these are
-    well-conditioned, other data, sparse ones with n·d ≤ 2²⁴, by a decomposition of X. Sparse data for which a d×d matrix costs
+    norm is returned. Data with at least as many rows as features are solved by their normal equations, and dense ones with fewer
+    by the products of their rows, if these are well-conditioned; others, and small data, by a decomposition of X, for which
+    sparse data are made dense if n·d ≤ 2²⁴. Sparse data for which a d×d matrix costs
     more are first solved by conjugate gradients, as are all data for which neither is possible (at most 1000 of them).
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.LinearRegression``; differences and additions:
@@ -130,13 +139,16 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 found = self._solutions(objectives, products, MULTIPLIED, projects=False)
                 if last or all(result.converged for result in found):
                     return found
-        summed = NormalEquations.of(data, first) if sums else None
+        summed: NormalEquations | RowEquations | None = None
+        by_rows = whole and multiplies_rows(matrix.profile, session.tuning)
+        if sums or by_rows:
+            summed = NormalEquations.of(data, first) if sums else RowEquations.of(data, fit_intercept=free)
         if summed is None and not expands:
             return super()._results(session, given, before)
         system = summed or Decomposition.of(data, fit_intercept=free)
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
-        found = self._solutions(objectives, system, SUMMED if summed else DECOMPOSED)
+        found = self._solutions(objectives, system, (BY_ROWS if by_rows else SUMMED) if summed else DECOMPOSED)
         if summed and expands and not all(result.converged for result in found):
             found = self._solutions(objectives, Decomposition.of(data, fit_intercept=free), DECOMPOSED)
         return found

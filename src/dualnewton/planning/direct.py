@@ -27,9 +27,16 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 def sums_normal_equations(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """Whether least squares without a penalty sums d×d normal equations; else X, made dense, is decomposed."""
     n, d = profile.n, profile.d
-    if d > tuning.largest_matrix:
+    if d > min(n, tuning.largest_matrix):
         return False
-    return n >= (1 if profile.sparse else tuning.fewest_rows) * d and n * d > tuning.small_entries
+    if profile.sparse:
+        return n * d > tuning.small_entries
+    return d >= tuning.fewest_squared or (n >= tuning.fewest_rows * d and n * d > tuning.small_entries)
+
+
+def multiplies_rows(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether least squares without a penalty multiplies dense rows with each other, which are fewer than the features."""
+    return not profile.sparse and tuning.fewest_squared <= profile.n < profile.d
 
 
 def begins_by_products(profile: Profile, tuning: Tuning = DEFAULT, *, expands: bool, last: bool) -> int:

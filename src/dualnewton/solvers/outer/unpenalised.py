@@ -56,7 +56,8 @@ class NewtonWithoutPenalty(OuterMethod):
         # Whether the Newton steps have begun; one suffices for a quadratic risk, wherever it starts.
         self.begun = request.near or starts[0][0].view.quadratic
         # The plan of the run with a weak penalty, if there is one.
-        self.plan = Plan("newton", starts[0][0].n, NEAR if request.near else EXACT)
+        n = starts[0][0].n
+        self.plan = Plan("newton", n, NEAR) if request.near else Plan("direct", n, EXACT)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         for model in self.models:
