@@ -1,5 +1,7 @@
 """LinearRegression finds what scikit-learn's finds, and RidgeClassifierCV what its own does, each with a proof."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,8 +10,14 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import dualnewton as dn
+from dualnewton.estimators.least_squares import BY_ROWS, DECOMPOSED, MULTIPLIED, SUMMED
+from dualnewton.losses import Squared
+from dualnewton.matrix.chunked import ChunkedData
+from dualnewton.matrix.memory import MemoryData
+from dualnewton.matrix.protocol import Profile
 from dualnewton.objective import relations
-from dualnewton.objective.unpenalised import View
+from dualnewton.objective.unpenalised import Unpenalised, View
+from dualnewton.planning.direct import begins_by_products
 from estimators.cases import certificates, relative
 
 SHAPES = {"tall": (50, 5), "wide": (20, 30), "deficient": (40, 8)}
@@ -86,7 +94,7 @@ def test_dummies_of_all_levels_are_solved_by_normal_equations(monkeypatch, spars
     levels = rng.choice(8, size=(3, 9000), p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.015, 0.004, 0.001])
     X = np.hstack([*np.eye(8)[levels], rng.integers(0, 9, (9000, 1))])
     y = X @ rng.standard_normal(25) + rng.standard_normal(9000)
-    monkeypatch.delattr("dualnewton.estimators.least_squares._System.of")
+    monkeypatch.delattr("dualnewton.estimators._linear_systems.Decomposition.of")
     model = dn.LinearRegression(fit_intercept=fit_intercept).fit(sp.csr_array(X) if sparse else X, y)
     shift = fit_intercept * X.mean(axis=0)
     coef, _, rank, singular = np.linalg.lstsq(X - shift, y - fit_intercept * y.mean())
@@ -278,3 +286,136 @@ def test_dummies_beside_amounts_of_any_scale_are_certified(seed):
     y = X @ rng.standard_normal(X.shape[1]) / np.abs(X).max() + rng.standard_normal(n)
     model = dn.LinearRegression().fit(X, y)
     assert model.certificate_.relative_gap <= model.tol
+
+
+# Dense data by the smaller Gram matrix -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "reason"), [((200, 60), SUMMED), ((60, 200), BY_ROWS)], ids=["tall", "wide"])
+@pytest.mark.parametrize("outputs", [0, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("scales", [0.0, 1.0])
+def test_well_conditioned_rows_are_not_decomposed(monkeypatch, shape, reason, outputs, weighted, fit_intercept, scales):
+    rng = np.random.default_rng(7)
+    X = (rng.standard_normal(shape) + 3.0) * 10.0 ** rng.uniform(-scales, scales, shape[1])
+    y = rng.standard_normal((shape[0], outputs) if outputs else shape[0]) + 5.0
+    c = rng.uniform(0.5, 2.0, shape[0]) if weighted else None
+    theirs = linear_model.LinearRegression(fit_intercept=fit_intercept).fit(X, y, c)
+    with monkeypatch.context() as patched:
+        if scales == 0.0:  # the singular values of features of other scales are those of a factor
+            patched.setattr(np.linalg, "svd", lambda *_, **__: pytest.fail("a decomposition"))
+        ours = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, y, c)
+    assert ours.plan_.reason == reason or scales
+    assert relative(ours.coef_, theirs.coef_) < 1e-9
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-8)
+    np.testing.assert_allclose(ours.singular_, theirs.singular_, atol=1e-9 * theirs.singular_.max())
+    assert ours.rank_ == theirs.rank_
+    assert all(certificate.meets(1e-6) for certificate in certificates(ours))
+
+
+@pytest.mark.parametrize("shape", [(200, 60), (60, 200)], ids=["tall", "wide"])
+@pytest.mark.parametrize("kind", ["repeated rows", "weight zero", "far from zero"])
+def test_rows_that_depend_on_each_other_are_decomposed(shape, kind):
+    rng = np.random.default_rng(8)
+    X, y, c = rng.standard_normal(shape), rng.standard_normal(shape[0]), np.ones(shape[0])
+    if kind == "repeated rows":
+        X[5:20] = X[20:35]
+    elif kind == "weight zero":
+        c[3] = 0.0
+    else:
+        X += 1e3
+    ours, theirs = (make().fit(X, y, c) for make in (dn.LinearRegression, linear_model.LinearRegression))
+    assert relative(ours.coef_, theirs.coef_) < 1e-6
+    assert ours.rank_ == theirs.rank_
+    assert ours.certificate_.meets(1e-6)
+    assert (ours.plan_.reason == DECOMPOSED) or shape[0] > shape[1] or kind == "far from zero"
+
+
+# Sparse data by products ------------------------------------------------------------------------------------------------
+
+
+def sparse_rows(n, d, stored, seed=0):
+    """Rows with so many entries each; some features are empty, constant or multiples of others."""
+    rng = np.random.default_rng(seed)
+    places = rng.integers(10, d - 1, n * stored), np.arange(n + 1) * stored
+    X = sp.csr_array((rng.standard_normal(n * stored), *places), shape=(n, d))
+    first = rng.standard_normal((n, 10))
+    first[:, [3, 5]], first[:, 9] = [0.0, 2.0], 0.125 * first[:, 8]
+    return sp.csr_array(sp.hstack([first, X[:, 10:]])), rng
+
+
+def shortest(X, Y, c, *, fit_intercept):
+    """The shortest least-squares solution, by a decomposition of the dense rows."""
+    X, c = X.toarray(), np.ones(X.shape[0]) if c is None else c
+    mean, target = (fit_intercept * (c @ each) / c.sum() for each in (X, Y))
+    roots = np.sqrt(c)[:, None]
+    return np.linalg.lstsq(roots * (X - mean), roots * (Y - target))[0].T
+
+
+@pytest.mark.parametrize("shape", [(400, 60, 6), (80, 60, 12), (40, 90, 8)], ids=["tall", "square", "wide"])
+@pytest.mark.parametrize("outputs", [1, 10])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sparse_data_are_solved_by_products(monkeypatch, shape, outputs, weighted, fit_intercept, dtype):
+    monkeypatch.setattr("dualnewton.estimators.least_squares.begins_by_products", lambda *_, **__: 1000)
+    for name in ("NormalEquations", "Decomposition"):
+        monkeypatch.delattr(f"dualnewton.estimators.least_squares.{name}.of")
+    X, rng = sparse_rows(*shape)
+    Y = X @ rng.standard_normal((shape[1], outputs)) + rng.standard_normal((shape[0], outputs)) + 3.0
+    X, c = X.astype(dtype), rng.uniform(0.5, 2.0, shape[0]) if weighted else None
+    ours = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, Y, c)
+    expected = shortest(X.astype(np.float64), Y, c, fit_intercept=fit_intercept)
+    np.testing.assert_allclose(
+        ours.coef_, expected, atol=(1e-5 if dtype == np.float32 else 1e-8) * np.abs(expected).max()
+    )
+    assert ours.plan_.reason == MULTIPLIED
+    assert all(certificate.meets(1e-6) for certificate in certificates(ours))
+    if dtype == np.float64:  # coefficients in float32 fit no target exactly
+        assert dn.certify(ours, X, Y, sample_weight=c).meets(1e-6)
+
+
+@pytest.mark.parametrize("shape", [(9000, 2500, 8), (600, 30_000, 12)], ids=["tall", "wide"])
+def test_many_features_need_no_matrix_of_them(monkeypatch, shape):
+    """scikit-learn's LSQR needs none either; a matrix of 30 000 features would take 7 GiB."""
+    for name in ("weighted_gram", "row_gram", "moments"):
+        monkeypatch.setattr(MemoryData, name, lambda *_, **__: pytest.fail("a matrix of the features"))
+    X, rng = sparse_rows(*shape)
+    y = X @ rng.standard_normal(shape[1]) + rng.standard_normal(shape[0])
+    ours, theirs = dn.LinearRegression().fit(X, y), linear_model.LinearRegression(tol=1e-14).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-7 * np.abs(theirs.coef_).max())
+    assert ours.intercept_ == pytest.approx(theirs.intercept_, rel=1e-6)
+    assert ours.certificate_.meets(1e-6)
+    # Independence is not proved for so many features: the bound is one among models of moderate size.
+    assert ours.certificate_.reach < np.inf or ours.certificate_.primal == 0.0
+    assert dn.certify(theirs, X, y).relative_gap < 1e-6
+
+
+@pytest.mark.parametrize(("shape", "reason"), [((3000, 60, 6), SUMMED), ((300, 500, 6), DECOMPOSED)])
+def test_products_that_do_not_suffice_are_followed_by_other_methods(monkeypatch, shape, reason):
+    monkeypatch.setattr("dualnewton.estimators.least_squares.begins_by_products", lambda *_, **__: 3)
+    X, rng = sparse_rows(*shape)
+    y = rng.standard_normal(shape[0])
+    model = dn.LinearRegression().fit(X, y)
+    np.testing.assert_allclose(model.coef_, shortest(X, y[:, None], None, fit_intercept=True)[0], atol=1e-9)
+    assert model.plan_.reason == reason
+    assert model.certificate_.meets(1e-6)
+
+
+def test_products_are_planned_where_matrices_cost_more():
+    for shape, expected in (((100_000, 50, 10), False), ((100_000, 2000, 30), True), ((300, 1000, 20), True)):
+        n, d, stored = shape
+        profile = Profile(n, d, n * stored, 0.5 * n * stored**2, sparse=True, itemsize=8)
+        assert bool(begins_by_products(profile, expands=True, last=False)) == expected
+        assert begins_by_products(replace(profile, sparse=False), expands=True, last=False) == 0
+        assert begins_by_products(replace(profile, sparse=False), expands=False, last=True) == 1000
+
+
+def test_dense_rows_of_many_features_that_are_not_in_memory_are_solved_by_products():
+    rng = np.random.default_rng(4)
+    X, y = rng.standard_normal((300, 2100)), rng.standard_normal(300)
+    found = dn.solve(Unpenalised(ChunkedData([X[:90], X[90:]]), y, Squared(), fit_intercept=True))
+    assert found.converged
+    expected = np.linalg.pinv(X - X.mean(axis=0)) @ (y - y.mean())
+    np.testing.assert_allclose(found.w, expected, atol=1e-8 * np.abs(expected).max())

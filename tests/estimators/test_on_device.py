@@ -62,6 +62,17 @@ def test_what_a_fit_keeps_and_predicts_is_where_its_rows_are(name, as_library, t
     np.testing.assert_array_equal(dn.load(tmp_path / "model.json").coef_, on_host(found.coef_))
 
 
+@pytest.mark.parametrize("name", ["sums_normal_equations", "begins_by_products"])
+def test_targets_of_least_squares_are_placed_where_the_rows_are(name, as_library, monkeypatch):
+    """Both methods subtract margins, which are on the device, from the targets."""
+    monkeypatch.setattr(f"dualnewton.estimators.least_squares.{name}", lambda *_, **__: 100)
+    weights = np.linspace(0.5, 1.5, 400)
+    found = dn.LinearRegression().fit(FakeArray(X), FakeArray(targets), FakeArray(weights))
+    monkeypatch.undo()
+    np.testing.assert_allclose(on_host(found.coef_), dn.LinearRegression().fit(X, targets, weights).coef_, rtol=1e-9)
+    assert found.certificate_.meets(1e-6)
+
+
 SEARCHES = {
     "logistic": (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8), (targets > 0.0) * 1),
     "softmax": (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8, scoring="neg_log_loss"), classes),

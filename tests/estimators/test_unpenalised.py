@@ -7,14 +7,15 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import dualnewton as dn
-from dualnewton.losses import Squared
+from dualnewton.losses import Logistic, Squared
 from dualnewton.objective import unpenalised
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised, View
 from dualnewton.regularizers import ElasticNet
-from estimators.cases import data_for
+from estimators.cases import certificates, data_for
 
 
 def risk(model, X, y):
@@ -143,3 +144,77 @@ def test_well_conditioned_hessians_are_factorised_and_others_decomposed():
     H[1], H[:, 1] = H[0], H[:, 0]  # two equal features
     H[1, 1] = H[0, 0]
     assert unpenalised._factored(H) is None
+
+
+# Many coefficients ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_matrices(monkeypatch):
+    """Treat problems of any size as those of more coefficients than a Hessian may have."""
+    monkeypatch.setattr(unpenalised, "MOST", 0)
+    monkeypatch.setattr(View, "_hessian", lambda *_: pytest.fail("the Hessian of all coefficients"))
+
+
+LARGE = {
+    "logistic": (dn.LogisticRegression(C=np.inf, tol=1e-6), 2),
+    "softmax": (dn.LogisticRegression(C=np.inf, tol=1e-6), 3),
+    "one against others": (dn.LogisticRegression(C=np.inf, tol=1e-6, multi_class="ovr"), 3),
+    "poisson": (dn.PoissonRegressor(alpha=0.0, tol=1e-6), 0),
+    "gamma": (dn.GammaRegressor(alpha=0.0, tol=1e-6), 0),
+    "ridge": (dn.Ridge(alpha=0.0, tol=1e-6), 0),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_steps_by_conjugate_gradients_have_the_same_minimum(name, fit_intercept, make, monkeypatch, request):
+    model, n_classes = LARGE[name]
+    X, y = data_for(n_classes, n=150, d=6)
+    X, y = X * [1.0, 1.0, 0.1, 10.0, 1.0, 3.0], y if n_classes else np.abs(y) + 0.1
+    expected = clone(model).set_params(fit_intercept=fit_intercept).fit(X, y)
+    request.getfixturevalue("without_matrices")
+    found = clone(model).set_params(fit_intercept=fit_intercept, max_iter=1000).fit(make(X), y)
+    np.testing.assert_allclose(
+        found.decision_function(X) if n_classes else found.predict(X),
+        expected.decision_function(X) if n_classes else expected.predict(X),
+        rtol=2e-2,
+        atol=2e-2,
+    )
+    for one, other in zip(certificates(found), certificates(expected), strict=True):
+        assert one.meets(1e-6)
+        assert one.primal == pytest.approx(other.primal, rel=2e-6)
+        assert one.reach < np.inf
+    assert "conjugate gradients" in found.plan_.reason
+    proof = dn.certify(found, make(X), y)
+    assert proof.relative_gap <= 2e-6
+
+
+def test_steps_far_from_the_minimum_are_rough(without_matrices, monkeypatch):
+    """Their dual points would prove nothing: systems are solved exactly once one may suffice."""
+    fractions, own = [], unpenalised.CentredSystems.solved
+    monkeypatch.setattr(
+        unpenalised.CentredSystems,
+        "solved",
+        lambda self, G, enough, effort: fractions.append(effort.fraction) or own(self, G, enough, effort),
+    )
+    X, y = data_for(2, n=300, d=8)
+    dn.LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(X, y)
+    first = fractions.index(0.0)
+    assert first >= 1
+    assert all(fraction > 0.0 for fraction in fractions[:first])
+
+
+def test_a_time_limit_ends_conjugate_gradients(without_matrices):
+    X, y = data_for(2, n=300, d=8)
+    found = dn.solve(Unpenalised(X, 2.0 * y - 1.0, Logistic(), fit_intercept=True), time_limit=0.0)
+    assert found.status is dn.Status.TIME_LIMIT
+
+
+def test_many_coefficients_are_refused_where_each_step_needs_a_matrix():
+    wide = np.ones((3, 3000))
+    with pytest.raises(ValueError, match="at most 2000 coefficients can be fitted if the loss has kinks, got 3001"):
+        dn.QuantileRegressor(alpha=0.0).fit(wide, [0.0, 1.0, 0.0])
+    with pytest.raises(ValueError, match="at most 2000 coefficients can be fitted if they must not be negative"):
+        NonNegativeUnpenalised(wide, np.ones(3), Squared()).starting_pair()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from checkpoint_cases import CASES
+from dualnewton.objective import unpenalised
 from dualnewton.run import loop
 from dualnewton.run.snapshot import decode, encode
 from dualnewton.solvers.protocol import Method, OuterMethod, SharedPasses
@@ -87,6 +88,12 @@ def test_a_restored_run_takes_the_same_steps_and_its_state_stays_as_it_was(case,
         assert content(state) == before  # further steps have not changed what was returned
 
     watched(case, monkeypatch, look)
+
+
+def test_a_run_by_conjugate_gradients_is_restored(monkeypatch):
+    monkeypatch.setattr(unpenalised, "MOST", 0)
+    case = next(case for case in CASES if case.name == "no penalty")
+    test_a_restored_run_takes_the_same_steps_and_its_state_stays_as_it_was(case, monkeypatch)
 
 
 # How many attributes change ---------------------------------------------------------------------------------------------

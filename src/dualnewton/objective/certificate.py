@@ -27,9 +27,9 @@ class Certificate:
         A proved bound on the rounding error of P − D (``objective/rounding.py``); 0 if P and D include one; None if none was
         computed or none is known (docs/reliability.md). It is ignored when certificates are compared.
     reach : float
-        Infinite, unless there is no penalty and features depend on each other up to rounding. The bound is then proved in
-        comparison with all models v with Σ_j ‖x_j‖ |v_j| ≤ reach, where x_j is column j of X, and a column of ones for the
-        intercept. Ignored when certificates are compared.
+        Infinite, unless there is no penalty and features depend on each other up to rounding, or are more than 2000, for which
+        this is not examined. The bound is then proved in comparison with all models v with Σ_j ‖x_j‖ |v_j| ≤ reach, where x_j
+        is column j of X, and a column of ones for the intercept. Ignored when certificates are compared.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
 

@@ -24,18 +24,23 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.newton_systems import CentredSystems, Effort, Product, conjugate_gradients
 from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import Sums, unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
-from dualnewton.row_arrays import column_sums, on_host
+from dualnewton.row_arrays import column_sums, on_host, product, some_columns
 from dualnewton.validation import frozen
 
 FIRST = 1e-6
 """Penalty λ of :attr:`Unpenalised.weak`, as a fraction of the mean of c_i‖x_i‖²."""
 
 MOST = 2000
-"""Maximum number of coefficients K(d + 1): the method computes the eigenvalues of the Hessian H of this size."""
+"""Largest number of coefficients K(d + 1) for which the Hessian H is computed and decomposed, and the independence of features is
+proved, which takes seconds for more. Beyond, systems with H are solved by conjugate gradients."""
+
+CLOSE = 2.0**-46
+"""Residual of conjugate gradients in Σ c_i α_i x_ij, as a fraction of the norms of the two vectors."""
 
 ORTHOGONAL = 1e-12
 """Tolerance, for rounding, of the dual constraint Σ c_i α_i x_ij = 0, as a fraction of the norms of the two vectors."""
@@ -46,11 +51,11 @@ SINGULAR, SMALLEST = 1e-13, 1e-200
 WELL = 1e-9
 """Estimated reciprocal condition number of H with a unit diagonal above which a Cholesky factor replaces the eigenvalues."""
 
+Inverse = Callable[[np.ndarray, Effort], np.ndarray]
+"""The product of the inverse Hessian with an array in the shape of θ, by conjugate gradients within some limits."""
+
 NOTHING = 1e-26
 """Mean losses below this fraction of max y² count as zero for the squared loss: residuals of 1e-13 max|y| are rounding."""
-
-Product = Callable[[np.ndarray], np.ndarray]
-"""The product of a matrix with an array in the shape of θ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +108,12 @@ class Unpenalised(AroundProblem):
         gram = (lambda: self.view.constant_hessian) if self.columns == 1 else None  # several columns repeat its block
         return independence(self.unit, one_sided=self.one_sided, gram=gram)
 
+    @property
+    def known_independence(self) -> Independence | None:
+        """The proof above, if it is known or takes little time."""
+        known = self.view.is_small or "independence" in vars(self if self.first is None else self.first)
+        return self.independence if known else None
+
     def with_target(self, y: Any) -> Self:
         """Return the problem with another target; the two share the proof above and the norms of the features."""
         found = replace(self, X=self.data, y=y)
@@ -111,10 +122,10 @@ class Unpenalised(AroundProblem):
 
     def starting_pair(self, start: Any = None) -> CertifiedPair:
         """Certify the starting point of a run: the model of an earlier result or, without one, zero."""
-        if (size := self.columns * (self.d + 1)) > MOST:
+        if (self.one_sided or self.loss.kinked) and not self.view.is_small:
             raise DualnewtonError(
-                f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small "
-                "alpha > 0"
+                f"without a penalty at most {MOST} coefficients can be fitted if {self._limited}, got "
+                f"{self.columns * (self.d + 1)}: use a large finite C or a small alpha > 0"
             )
         nothing = self.unit.no_dual()
         if start is not None:
@@ -124,6 +135,11 @@ class Unpenalised(AroundProblem):
             )
             return pair.proved_by(alpha, self.dual(alpha))
         return self.certified_pair(self.view.nothing, alpha=nothing)
+
+    @property
+    def _limited(self) -> str:
+        """The reason for a limit on the coefficients."""
+        return "they must not be negative" if self.one_sided else "the loss has kinks"
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Certify (w, b) with the projection of α_i = −φ′(z_i), or with the given α if its dual value is larger."""
@@ -156,7 +172,8 @@ class Unpenalised(AroundProblem):
             return CertifiedPair(w, intercept, self.unit.no_dual(), Certificate(primal, at_zero))
         if alpha is None:
             Z = self.view.margins(theta)
-            alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.inverse_at(theta, Z))
+            slopes = self.unit.slopes_at(Z)
+            alpha, _ = self.orthogonal(Z, slopes, self.inverse_at(theta, Z, slopes), Effort())
         dual, sums = self._dual(alpha)
         if dual > at_zero:
             return CertifiedPair(w, intercept, alpha, Certificate(primal, dual)).with_sizes(sums)
@@ -185,19 +202,28 @@ class Unpenalised(AroundProblem):
         """Return by how much Σ c_i α_i x_ij violates its constraint, for each feature."""
         return np.abs(along)
 
-    def inverse_at(self, theta: np.ndarray, Z: np.ndarray) -> Product:  # noqa: ARG002
-        """Return the product with the inverse Hessian by which dual points are projected at θ with the margins Z."""
-        return self.view.inverse(self.view.hessian(Z))
+    def inverse_at(self, theta: np.ndarray, Z: np.ndarray, alpha: Any) -> Inverse:  # noqa: ARG002
+        """Return the product with the inverse Hessian by which dual points near α are projected at θ with the margins Z."""
+        return self.view.inverse_at(Z, alpha)
 
     def primal_at(self, theta: np.ndarray) -> float:
         """P₀ at θ = (w, b)."""
         return self.view.primal(theta)
 
-    def orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Product) -> np.ndarray:
-        """Return an orthogonal point near α; the projection is repeated to remove rounding errors."""
-        for _ in range(3):
-            alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
-        return self.unit.balanced(alpha)
+    def orthogonal(
+        self, Z: np.ndarray, alpha: Any, inverse: Inverse, effort: Effort, step: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return an orthogonal point near α, and the Newton step; the projection is repeated to remove rounding errors.
+
+        ``step`` is an approximation of this step, if one is known.
+        """
+        more, total = step, np.zeros(())
+        for _ in range(3 if step is None else 4):
+            more = inverse(self.view.gradient(alpha), effort) if more is None else more
+            if not more.any():
+                break
+            total, alpha, more = total + more, alpha - self.view.curved(Z, self.view.times(more)), None
+        return self.unit.balanced(alpha), total
 
 
 class NonNegativeUnpenalised(Unpenalised):
@@ -212,7 +238,7 @@ class NonNegativeUnpenalised(Unpenalised):
     def excess(self, along: np.ndarray) -> np.ndarray:
         return along
 
-    def inverse_at(self, theta: np.ndarray, Z: np.ndarray) -> Product:
+    def inverse_at(self, theta: np.ndarray, Z: np.ndarray, alpha: Any) -> Inverse:  # noqa: ARG002
         H, zeros = self.view.hessian(Z).copy(), np.flatnonzero(theta[0, : self.d] == 0.0)
         # The features at zero form a diagonal block of their own, which leaves H regular if that of the others is.
         own = H[zeros, zeros]
@@ -220,7 +246,7 @@ class NonNegativeUnpenalised(Unpenalised):
         H[zeros, zeros] = own
         inverse, used = self.view.inverse(H), np.ones(theta.shape)
         used[0, zeros] = 0.0
-        return lambda g: used * inverse(used * g)
+        return lambda g, _: used * inverse(used * g)
 
     def primal_at(self, theta: np.ndarray) -> float:
         return math.inf if np.any(theta[0, : self.d] < 0.0) else super().primal_at(theta)
@@ -233,6 +259,11 @@ class View:
         self.problem, self.columns, self.with_one = problem, problem.columns, problem.fit_intercept
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
         self.nothing = np.zeros(problem.d if self.columns == 1 else (self.columns, problem.d))  # w = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether H is computed: it has few coefficients."""
+        return self.columns * (self.problem.d + 1) <= MOST
 
     def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
         """Return θ = (w, b) as a matrix."""
@@ -291,6 +322,37 @@ class View:
         of = [self.curved(z, rows + np.asarray(unit, like=z)).reshape(-1, self.columns) for unit in units]
         return np.block([[gram(c * column[:, k]) for column in of] for k in range(self.columns)])
 
+    def inverse_at(self, z: np.ndarray, alpha: Any) -> Inverse:
+        """Return a function that multiplies by H⁻¹, or by conjugate gradients up to what the dual constraint allows near α."""
+        if self.is_small:
+            inverse = self.inverse(self.hessian(z))
+            return lambda g, _: inverse(g)
+        problem = self.problem
+        mass = problem.weighted(alpha)
+        size = CLOSE * math.sqrt(float(on_host(product(mass, mass))))
+        weights = row_sums.curvature(problem.loss, z, problem.row_vectors._replace(o=None))
+        norms = problem.data.feature_norms
+        if self.columns == 1:
+            systems = CentredSystems.of(problem.data, weights, intercept=self.with_one)
+            return lambda g, effort: systems.solved(g, size * norms[None], effort)
+        # Intercepts of several columns depend on each other, and are unknowns like the others.
+        each = [some_columns(weights, k) for k in range(self.columns)]
+        own, enough = (
+            np.array([problem.data.column_norms(column) for column in each]),
+            np.tile(norms, (self.columns, 1)),
+        )
+        if self.with_one:
+            own = np.column_stack([own, on_host(column_sums(weights))])
+            enough = np.column_stack([enough, np.full(self.columns, math.sqrt(problem.n))])
+        diagonal = own.ravel()
+        scale = np.divide(1.0, diagonal, out=np.zeros(diagonal.shape), where=diagonal > SMALLEST)
+        enough = np.where(scale > 0.0, size * enough.ravel(), math.inf)[None]
+
+        def times(V: np.ndarray) -> np.ndarray:
+            return self.gradient(self.curved(z, self.times(V.reshape(own.shape)))).reshape(1, -1)
+
+        return lambda g, effort: conjugate_gradients(times, g.reshape(1, -1), scale, enough, effort).reshape(g.shape)
+
     def inverse(self, H: np.ndarray) -> Product:
         """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular.
 
@@ -310,12 +372,12 @@ class View:
         scaled = edge / math.sqrt(corner)  # at most the root of the diagonal of H; the square of an edge may overflow
         V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(scaled, scaled), scaled=False)  # for centred features
 
-        def product(g: np.ndarray) -> np.ndarray:
+        def multiplied(g: np.ndarray) -> np.ndarray:
             along, one = g[0, :d], g[0, d:]
             w = V @ (reciprocal * (V.T @ (along - edge * (one.sum() / corner))))
             return np.concatenate([w, (one - edge @ w) / corner])[None, :]
 
-        return product
+        return multiplied
 
     def primal(self, theta: np.ndarray) -> float:
         """P₀."""

@@ -36,8 +36,9 @@ def unpenalised_bound(
 ) -> tuple[float | None, float]:
     """Return R and ρ such that P₀(w, b) − P₀(v) ≤ P₀ − D₀ + R in exact arithmetic for every model v with Σ_j N_j |v_j| ≤ ρ.
 
-    ρ is infinite where the features are proved to be independent, or to depend on others exactly. Otherwise the dual point need
-    not be near one that is orthogonal in exact arithmetic. R is None if no bound is known.
+    ρ is infinite where the features are proved to be independent, or to depend on others exactly. Otherwise, and where there are
+    too many features for that proof, the dual point need not be near one that is orthogonal in exact arithmetic. R is None if no
+    bound is known.
 
     P₀ and D₀ of the pair were computed from the data in the arithmetic ``roundoff``. ``conjugates`` is Σ c_i |φ*(−α_i)|, if
     it is known; ``off`` is Σ c_i α_ik x̃_i in this arithmetic, of shape (K, d) or (K, d + 1), computed in float64 by default.
@@ -79,7 +80,7 @@ def _bound(
         costs += 1.01 * moves * math.sqrt(unit.label_sums.offsets)
     known += costs / n
     # 2. r = Σ c_i α_i x̃_i; sums in extended precision lose less than 1 % when they are rounded to float64.
-    error, d = analysis.in_parts * analysis.mass + moves, unit.d
+    error, d = min(analysis.in_parts, _in_features(problem, roundoff)) * analysis.mass + moves, unit.d
     excess, theta = np.empty((unit.columns, d + unit.fit_intercept)), problem.view.joined(w, b)
     if off is not None:
         along = off[:, :d]
@@ -101,16 +102,29 @@ def _bound(
     return (None, math.inf) if found is None else (known + found[0] / n, found[1])
 
 
+def _in_features(problem: Unpenalised, roundoff: Roundoff) -> float:
+    """Return γ of Σ c_i α_i x_i for sparse features that are not proved to be independent; zeros add no rounding errors.
+
+    Their number is counted where errors matter most: all of them are multiplied by the reach of the bound.
+    """
+    data = problem.unit.data
+    if problem.view.is_small or not data.profile.sparse:
+        return math.inf
+    return 3.0 * roundoff.gamma(int(data.nonzeros().max(initial=0)) + 8)
+
+
 def _growth(
     problem: Unpenalised, pair: CertifiedPair, excess: np.ndarray, gaps: float, sizes: Sizes, roundoff: Roundoff
 ) -> float | None:
     """Bound the growth of Σ c_i h_i ≤ gaps if α is made orthogonal; None if no orthogonal point is near."""
     unit, loss, alpha = problem.unit, problem.unit.loss, pair.alpha
     if loss.curvature is Curvature.CONSTANT:  # h is a quadratic function of v, whose second derivative is 1/φ″
-        if (proof := problem.independence) is None:
+        if (proof := problem.known_independence) is None:
             return None
         T = proof.length(excess)
         return T * (math.sqrt(2.0 * gaps) + 0.5 * T)
+    if not problem.view.is_small:
+        return None
     room = room_of(unit, alpha, sizes.away)
     if (proof := independence(unit, room, one_sided=problem.one_sided)) is None:
         return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs
+from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.small import multiplies_entries
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -25,7 +27,36 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 def sums_normal_equations(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """Whether least squares without a penalty sums d×d normal equations; else X, made dense, is decomposed."""
     n, d = profile.n, profile.d
-    return n >= (1 if profile.sparse else tuning.fewest_rows) * d and n * d > tuning.small_entries
+    if d > min(n, tuning.largest_matrix):
+        return False
+    if profile.sparse:
+        return n * d > tuning.small_entries
+    return d >= tuning.fewest_squared or (n >= tuning.fewest_rows * d and n * d > tuning.small_entries)
+
+
+def multiplies_rows(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether least squares without a penalty multiplies dense rows with each other, which are fewer than the features."""
+    return not profile.sparse and tuning.fewest_squared <= profile.n < profile.d
+
+
+def begins_by_products(profile: Profile, tuning: Tuning = DEFAULT, *, expands: bool, last: bool) -> int:
+    """Return the conjugate gradients by which least squares without a penalty begins; 0 for small and for dense data.
+
+    They cost as much as the normal equations or, if X may be made dense (``expands``), its decomposition, which follow where
+    these conjugate gradients do not suffice. ``last`` says that nothing can follow.
+    """
+    n, d, most = profile.n, profile.d, tuning.squares_products
+    if last:
+        return most
+    if not profile.sparse or is_small(tuning, n, d):
+        return 0
+    costs, seconds = Costs.of(profile, tuning), math.inf
+    if sums_normal_equations(profile, tuning):
+        seconds = tuning.normal_equations * costs.added(n)
+    elif expands:
+        seconds = tuning.decomposition * n * d * min(n, d) / costs.tuning.rates.multiply
+    products = min(seconds / costs.data_pass, most)
+    return int(products) if products >= tuning.fewest_products else 0
 
 
 def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:

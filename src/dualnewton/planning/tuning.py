@@ -300,8 +300,16 @@ class Tuning(Crossovers):
     direct_multiplications: float = 1e9
     # Least number of affordable gradients for which a problem with n < d is first solved in the span of gradients.
     fewest_directions: int = 5
-    # Least number of rows per feature for which least squares without a penalty sums its normal equations.
+    # Least number of rows per feature for which least squares without a penalty sums its normal equations; and the number of
+    # features, or of rows if these are fewer, from which on it does so in any case: below, a decomposition of X takes no longer.
     fewest_rows: int = 8
+    fewest_squared: int = 40
+    # The most conjugate gradients by which it begins on sparse data. And the time of what follows where they do not suffice:
+    # normal equations and the proof that they are regular, as a multiple of their matrix and its factor (3 to 4 for 1000 to 2000
+    # features), and a decomposition of X, as a multiple of nd min(n, d) multiplications (5 to 8).
+    squares_products: int = 1000
+    normal_equations: float = 3.0
+    decomposition: float = 5.0
     # Largest number of features (in ``RidgeCV``, or examples) for which cross-validation solves each fold from d×d or n×n
     # moments.
     fold_decomposition: int = 1500

@@ -1,0 +1,177 @@
+"""Newton systems of risks without a penalty by conjugate gradients, for more coefficients than a matrix H of them may have.
+
+    H θ = g,        H = Σ m_i x̃_i x̃_iᵀ,   m_i = c_i φ″_i,   θ = (w, b)
+
+Each conjugate gradient is a pass over the data. An intercept is eliminated, which leaves the system of centred features,
+
+    Σ m_i (x_i − x̄)(x_i − x̄)ᵀ w = g_w − g_b x̄,        b = g_b/Σ m_i − x̄ᵀw,        x̄ = Σ m_i x_i / Σ m_i.
+
+Conjugate gradients that start at zero stay in the range of their matrix, and end at the shortest w if H is singular. Scaling the
+features by the diagonal of H, without which features of different scales take too many passes, ends at another w in that case.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dualnewton._cached import cached_property
+from dualnewton.matrix import Data
+from dualnewton.row_arrays import on_host
+
+Product = Callable[[np.ndarray], np.ndarray]
+"""The product of a matrix with an array: with each row, or with all entries."""
+
+MOST_PRODUCTS = 1000
+"""Conjugate gradients of a system at most: as many as the passes to which a run is limited by default."""
+
+SINGULAR = 2.0**-48
+"""Curvature pᵀHp, as a fraction of that of the diagonal of H, up to which H is singular along p, up to rounding."""
+
+CONSTANT = 2.0**-48
+"""Sum of squares of a centred feature, as a fraction of that of the feature, up to which the feature is constant."""
+
+APART = 2.0**4
+"""Ratio of the largest to the smallest diagonal entry of H from which systems are scaled."""
+
+PROBES = (1, 1e-6), (2, 1e-13), (8, 1e-13)
+"""Numbers of random vectors with standard normal entries by which a null space is found, if it has fewer dimensions, and the
+accuracy of their systems: a rough one tells that there is none."""
+
+NULL = 1e-3
+"""Length up to which an error in such a vector is that of its system."""
+
+
+@dataclass
+class Effort:
+    """Limits on conjugate gradients, and their number so far: a solution is approximate once these are reached."""
+
+    products: float = MOST_PRODUCTS  # at most
+    deadline: float = math.inf  # by ``time.perf_counter``
+    # A residual of at most this fraction of the right-hand side, both in the norm of the preconditioner, is small enough.
+    fraction: float = 0.0
+    made: int = field(default=0, init=False)
+
+    def is_over(self) -> bool:
+        """Whether a limit is reached."""
+        return self.made >= self.products or time.perf_counter() > self.deadline
+
+
+def conjugate_gradients(
+    product: Product,  # V ↦ VH
+    right: np.ndarray,  # (S, m) right-hand sides
+    inverse: np.ndarray,  # (m,) diagonal preconditioner; unknowns where it is zero stay at zero
+    enough: np.ndarray,  # (S, m) absolute values of the entries of a residual that are small enough
+    effort: Effort,
+) -> np.ndarray:
+    """Solve XH = R for several right-hand sides, the rows of R, in shared passes."""
+    used = inverse > 0.0
+    diagonal = np.divide(1.0, inverse, out=np.zeros(inverse.shape), where=used)
+    x, r = np.zeros(right.shape), np.where(used, right, 0.0)
+    p = q = inverse * r
+    square, regular = np.einsum("km,km->k", r, q), np.ones(len(r), dtype=bool)
+    left = effort.fraction**2 * square
+    while not effort.is_over():
+        active = regular & (square > left) & (np.abs(r) > enough).any(axis=1)
+        if not active.any():
+            break
+        image = product(p)
+        effort.made += 1
+        curvature = np.einsum("km,km->k", p, image)
+        regular &= curvature > SINGULAR * (np.square(p) @ diagonal)
+        active &= regular
+        t = np.divide(square, curvature, out=np.zeros(len(r)), where=active)[:, None]
+        x += t * p
+        r -= t * np.where(used, image, 0.0)
+        q = inverse * r
+        last, square = square, np.einsum("km,km->k", r, q)
+        p = q + np.divide(square, last, out=np.zeros(len(r)), where=active)[:, None] * p
+    return x
+
+
+@dataclass(frozen=True, eq=False)
+class CentredSystems:
+    """H of a loss of one column, without the intercept: systems of one matrix and several right-hand sides."""
+
+    data: Data
+    weights: Any  # (n,) m_i
+    mean: np.ndarray  # (d,) x̄; zero without an intercept
+    mass: float  # Σ m_i; zero without an intercept
+    diagonal: np.ndarray  # (d,) of the matrix of centred features; zero for constant ones
+
+    @classmethod
+    def of(cls, data: Data, weights: Any | None, *, intercept: bool) -> CentredSystems:
+        """Return the systems with these weights, ones by default."""
+        own = np.square(data.feature_norms) if weights is None else data.column_norms(weights)
+        weights, mass, mean = data.ones() if weights is None else weights, 0.0, np.zeros(data.d)
+        if intercept:
+            mass = float(on_host(weights.sum()))
+            mean = data.transposed_times(weights) / (mass or 1.0)
+        centred = own - mass * np.square(mean)
+        return cls(data, weights, mean, mass, np.where(centred > CONSTANT * own, centred, 0.0))
+
+    def product(self, V: np.ndarray) -> np.ndarray:
+        """Return the product of the matrix of centred features with each row of V."""
+        weights = self.weights[:, None]
+        if len(V) > 1:
+            weights = np.zeros((self.data.n, len(V)), like=self.weights) + weights
+        found, sums = self.data.weighted_products(V, -(V @ self.mean), weights)
+        return found - np.multiply.outer(sums, self.mean)  # the sums are zero up to rounding
+
+    def solved(self, G: np.ndarray, enough: np.ndarray, effort: Effort) -> np.ndarray:
+        """Return θ for each row of G, of shape (S, d), or (S, d + 1) with an intercept."""
+        if not self.mass:
+            return self.centred(G, enough, effort)
+        along, one = G[:, : self.data.d], G[:, self.data.d]
+        W = self.centred(along - np.multiply.outer(one, self.mean), enough, effort)
+        return np.column_stack([W, one / self.mass - W @ self.mean])
+
+    def centred(self, right: np.ndarray, enough: np.ndarray, effort: Effort) -> np.ndarray:
+        """Return the shortest w for each right-hand side of the system of centred features, of shape (S, d).
+
+        ``enough`` has the absolute values of residuals that are small enough, in the same shape.
+        """
+        used = self.diagonal > 0.0
+        plain, limits = used.astype(float), np.where(used, enough, math.inf)
+        if not self.is_scaled:
+            return conjugate_gradients(self.product, right, plain, limits, effort)
+        W = conjugate_gradients(self.product, right, self._inverse, limits, effort)
+        if effort.is_over():
+            return W
+        if (basis := self.null_space) is not None:
+            return W - (W @ basis.T) @ basis
+        return conjugate_gradients(self.product, self.product(W), plain, limits, effort)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the features are scaled: their scales differ, and they are not more than the rows, which makes H singular."""
+        own = self.diagonal[self.diagonal > 0.0]
+        return len(own) < self.data.n and own.max(initial=0.0) > APART * own.min(initial=math.inf)
+
+    @property
+    def _inverse(self) -> np.ndarray:
+        return np.divide(1.0, self.diagonal, out=np.zeros(self.data.d), where=self.diagonal > 0.0)
+
+    @cached_property
+    def null_space(self) -> np.ndarray | None:
+        """An orthonormal basis of the w that give all rows the same margin; None if it has too many dimensions.
+
+        Systems from zero recover random vectors from their products with the matrix but for their projection on its null space,
+        in scaled coordinates. So many projections are independent unless they span that space.
+        """
+        roots, random = np.sqrt(self.diagonal), np.random.default_rng(0)
+        for count, accuracy in PROBES:
+            probes = random.standard_normal((count, self.data.d)) * (roots > 0.0)
+            V = probes * np.sqrt(self._inverse)
+            enough = np.where(roots > 0.0, accuracy * roots, math.inf)[None]
+            left = V - conjugate_gradients(self.product, self.product(V), self._inverse, enough, Effort())
+            lengths = np.linalg.svd(left * roots, compute_uv=False)
+            rank = int(np.count_nonzero(lengths > NULL))
+            if rank < count:
+                return np.linalg.svd(left, full_matrices=False)[2][:rank]
+        return None
