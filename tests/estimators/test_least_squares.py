@@ -286,7 +286,11 @@ def test_dummies_beside_amounts_of_any_scale_are_certified(seed):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_constant_features_have_no_coefficient_beside_an_intercept(n, others, positive, weighted):
     rng = np.random.default_rng(n)
-    y, more, weights = 3.0 + rng.standard_normal(n), rng.standard_normal((n, others)), rng.random(n) if weighted else None
+    y, more, weights = (
+        3.0 + rng.standard_normal(n),
+        rng.standard_normal((n, others)),
+        rng.random(n) if weighted else None,
+    )
     for value in (1.0, 0.1, 0.3, 1e4, 1e6 + 0.1):  # the mean of n equal numbers is not always that number
         X = np.column_stack([np.full((n, 3), value) * [1.0, 2.0, 3.0], more])
         model = dn.LinearRegression(positive=positive).fit(X, y, weights)
