@@ -172,7 +172,7 @@ def test_interior_points_that_rounding_holds_in_place_end(monkeypatch):
     """On targets without errors and without a penalty steps at rounding level went on for ever, in ``certify`` as well."""
     steps = []
 
-    def stay(terms, at, check=None):  # noqa: ARG001
+    def stay(terms, at, check=None):
         steps.append(terms)
         assert len(steps) <= 20
         return at
