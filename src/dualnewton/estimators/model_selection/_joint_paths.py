@@ -116,7 +116,11 @@ class JointPaths:
         ]
         self.session.report([outcome for outcome, _ in seen])
         for k, proof in enumerate(proofs):
-            if proof.relative_gap > self.session.tol:
+            if proof.relative_gap <= self.session.tol:
+                continue
+            if (ended := self.session.ended) is not None:
+                seen[k] = Outcome(proof, ended, 1.0), seen[k][1]
+            else:
                 result = path.solved(self.session, like(problem, lam=lams[k]), k)
                 seen[k] = Outcome.of(result), errors.of(fold, [result])
         return seen
