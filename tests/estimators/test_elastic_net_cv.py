@@ -3,15 +3,19 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNetCV as Theirs
 from sklearn.model_selection import KFold, ShuffleSplit
 
 import dualnewton as dn
+from dualnewton.estimators.model_selection import _session
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted
+from dualnewton.estimators.model_selection._session import certified
 from dualnewton.estimators.model_selection.elastic_net import _Errors
 from dualnewton.interop.parts import Examples
+from dualnewton.planning.tuning import DEFAULT
 from estimators.cases import relative
 from tuned import tuned
 
@@ -69,7 +73,7 @@ def test_errors_from_moments_are_those_on_the_rows(weighted):
     y = X @ w + 1.0
     given = Examples(X, y, sample_weight=c if weighted else None)
     folds = Folds.of(KFold(4).split(X), n)
-    moments = FoldMoments(given.matrix, y[:, None], c, folds, shift=True)
+    moments = FoldMoments(given.matrix, y[:, None], c, folds, DEFAULT, shift=True)
     W, b = np.tile(w, (3, 4, 1)), np.full((3, 4), 1.0)
     W[0] += rng.standard_normal((4, 5))
     W[1, 2] += 1e-9 * rng.standard_normal(5)

@@ -80,7 +80,9 @@ class JointPaths:
         self._prepare(n, c, data, folds, fit_intercept=fit_intercept)
 
     def _prepare(self, n: int, c: np.ndarray, data: Examples, folds: Folds, *, fit_intercept: bool) -> None:
-        moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
+        moments = moments_of_folds(
+            data.matrix, data.y, c, folds.and_all_rows(), self.session.tuning, shift=fit_intercept
+        )
         self.n, self.moments = n, [each.times(n / each.total) for each in moments]
         self.centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
         each = zip(folds.and_all_rows().weights(c), self.centred, strict=True)
