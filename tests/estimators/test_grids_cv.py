@@ -20,7 +20,8 @@ import dualnewton as dn
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._neighbours import Neighbours, _Model
-from dualnewton.matrix import as_data
+from dualnewton.matrix import as_data, memory
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal.objective import Objective
 from estimators.cases import data_for, outputs, relative
 from estimators.grid_cases import ALPHAS, CASES, IDS, fold_models
@@ -134,12 +135,33 @@ def test_moments_of_held_out_rows(shift):
     data, c = as_data(X), np.random.default_rng(0).uniform(0.5, 2.0, 60)
     splits = [(np.arange(30), np.arange(30, 60)), (np.arange(20, 60), np.arange(10))]
     folds = Folds.of(splits, 60)
-    moments = FoldMoments(data, y[:, None], c, folds, shift=shift)
+    moments = FoldMoments(data, y[:, None], c, folds, DEFAULT, shift=shift)
     origin, rows = moments.training[0].origin, splits[0][1]
     assert origin.any() == shift
     own = moments.held_out(0)
     np.testing.assert_allclose(own.gram, data.moments(c[rows], y[rows, None], origin, rows)[0], rtol=1e-12, atol=1e-10)
     assert moments.held_out(1) is None  # the second fold uses some rows for nothing
+
+
+def test_moments_of_full_rows_that_are_stored_as_sparse_ones_are_dense_products(monkeypatch):
+    """RidgeCV on 20000×280 such rows took 5.0 s of processor time by sparse products, and takes 0.26 s."""
+    kinds, products = [], memory.outer_products
+
+    def recorded(rows, *more):
+        kinds.append(sp.issparse(rows))
+        return products(rows, *more)
+
+    monkeypatch.setattr(memory, "outer_products", recorded)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 40)), rng.standard_normal((300, 1))
+    folds = Folds.of(KFold(3).split(X), 300)
+    found, dense = (
+        FoldMoments(as_data(rows), y, np.ones(300), folds, DEFAULT, shift=True) for rows in (sp.csr_array(X), X)
+    )
+    assert kinds
+    assert not any(kinds)
+    for one, other in zip(found.training, dense.training, strict=True):
+        np.testing.assert_allclose(one.gram, other.gram, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -419,3 +419,23 @@ def test_dense_rows_of_many_features_that_are_not_in_memory_are_solved_by_produc
     assert found.converged
     expected = np.linalg.pinv(X - X.mean(axis=0)) @ (y - y.mean())
     np.testing.assert_allclose(found.w, expected, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("n", [3, 10, 137])
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_constant_features_have_no_coefficient_beside_an_intercept(n, others, positive, weighted):
+    rng = np.random.default_rng(n)
+    y, more, weights = (
+        3.0 + rng.standard_normal(n),
+        rng.standard_normal((n, others)),
+        rng.random(n) if weighted else None,
+    )
+    for value in (1.0, 0.1, 0.3, 1e4, 1e6 + 0.1):  # the mean of n equal numbers is not always that number
+        X = np.column_stack([np.full((n, 3), value) * [1.0, 2.0, 3.0], more])
+        model = dn.LinearRegression(positive=positive).fit(X, y, weights)
+        alone = dn.LinearRegression(positive=positive).fit(np.column_stack([np.zeros(n), more]), y, weights)
+        assert model.certificate_.relative_gap <= model.tol
+        assert np.abs(value * model.coef_[:3]).max() < 1e-9
+        np.testing.assert_allclose(model.predict(X), alone.intercept_ + more @ alone.coef_[1:], atol=1e-7)

@@ -235,3 +235,12 @@ def test_folds_of_text_reach_their_tolerance():
 def test_method_of_folds(sparse, method, expected):
     rows = Profile(50_000, 20_000, 4_000_000, 1e9, sparse, 8)
     assert method_of_folds(rows, Plan(method, 50_000, "")) == expected
+
+
+def test_a_tolerance_of_zero_ends_with_a_warning():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 5))
+    y = X.sum(axis=1) + rng.standard_normal(60) > 0.0
+    with pytest.warns(ConvergenceWarning, match="more than tol=0"):
+        model = dn.LogisticRegressionCV(tol=0.0).fit(X, y)
+    assert model.certificate_.relative_gap < 1e-9

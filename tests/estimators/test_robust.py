@@ -11,6 +11,7 @@ from sklearn.linear_model._huber import _huber_loss_and_gradient
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualnewton as dn
+from dualnewton.solvers.primal.scale_steps import ScaleTerms
 from estimators.cases import relative
 
 
@@ -165,3 +166,19 @@ def test_many_features_and_clearly_more_rows_take_newton_steps_in_all_variables(
     model = dn.HuberRegressor(max_iter=1000).fit(X, y)
     assert model.certificate_.relative_gap <= model.tol
     assert ("in all variables, on one dense block" in model.plan_.reason) == at_once
+
+
+def test_interior_points_that_rounding_holds_in_place_end(monkeypatch):
+    """On targets without errors and without a penalty steps at rounding level went on for ever, in ``certify`` as well."""
+    steps = []
+
+    def stay(terms, at, check=None):
+        steps.append(terms)
+        assert len(steps) <= 20
+        return at
+
+    monkeypatch.setattr(ScaleTerms, "step", stay)
+    X, y = data(n=100, d=90)
+    model = dn.HuberRegressor(alpha=1e-4, max_iter=1000).fit(X, y)
+    assert steps
+    assert model.certificate_.relative_gap <= model.tol

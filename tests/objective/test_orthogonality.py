@@ -14,7 +14,7 @@ from campaign.around import excess_with_scale, excess_without_penalty
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.objective.huber_scale import HuberScaleProblem
-from dualnewton.objective.orthogonality import smallest_eigenvalue
+from dualnewton.objective.orthogonality import _factored, smallest_eigenvalue
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from fake_device import on_device
 
@@ -323,3 +323,10 @@ def test_a_model_whose_losses_overflow_is_certified_as_far_from_the_optimum():
     problem = Unpenalised(X, y, losses.Poisson())
     certificate = problem.certify(1e160 * np.ones(4))
     assert certificate.gap > 1e300
+
+
+def test_an_inverse_factor_beyond_float64_proves_nothing():
+    X = np.eye(30, k=1) + 1e-16 * np.eye(30)  # R = X, and an entry of R⁻¹ is 1e480
+    problem = dn.Problem(X, np.ones(30), losses.Squared(), lam=1.0)
+    with np.errstate(all="raise"):
+        assert _factored(problem, np.arange(30), np.ones(30), ...) is None

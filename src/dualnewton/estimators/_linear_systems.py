@@ -262,15 +262,31 @@ class Decomposition:
         self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray], *, first: int
     ) -> None:
         """Factorise A, whose first column is √c if ``first`` is 1."""
-        self.s, self.means, self.first, self.reflectors = s, means, first, None
+        self.s, self.means, self.first, self.reflectors, self.rows = s, means, first, None, len(A)
         columns, tall, self.R = A.shape[1], A.shape[0] >= A.shape[1], A[:, first:]
         if tall or first:
             from scipy.linalg.lapack import dgeqrf
 
             self.reflectors = dgeqrf(A if tall else A[:, :first], lwork=BLOCK * columns, overwrite_a=tall)[:2]
             self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
-            self.R[:first] = 0.0
+        if first:
+            self._remove_constants()
         self.right = self._turned(B, "T")
+
+    def _remove_constants(self) -> None:
+        """Remove the part of each feature along √c from R.
+
+        Only rounding errors are left of a constant feature: of those of its mean, which are a multiple of √c. They would count as
+        a feature of their own if no other one had a larger singular value.
+        """
+        sizes = np.linalg.norm(self.R, axis=0)
+        self.R[0] = 0.0
+        self.R[:, np.linalg.norm(self.R, axis=0) <= self._roundoff * sizes] = 0.0
+
+    @property
+    def _roundoff(self) -> float:
+        """Rounding errors of R, as a fraction of its norm."""
+        return float(np.finfo(float).eps) * max(self.rows, self.R.shape[1])
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -278,7 +294,7 @@ class Decomposition:
         U, values, V = np.linalg.svd(self.R[self.first :], full_matrices=False)
         padded, singular = np.zeros((len(U) + self.first, U.shape[1])), np.zeros(min(self.R.shape))
         padded[self.first :], singular[: len(values)] = U, values
-        level = np.finfo(float).eps * max(len(self.right), self.R.shape[1]) * float(singular.max(initial=0.0))
+        level = self._roundoff * float(singular.max(initial=0.0))
         rank = int(np.count_nonzero(singular > level))
         return Spectrum(padded[:, :rank], singular, V[:rank])
 

@@ -195,7 +195,9 @@ def _factored(problem: Problem, rows: np.ndarray, weights: np.ndarray, kept: Any
         return None
     S, failed = dtrtri(np.linalg.qr(A, mode="r"))
     sizes = np.abs(S)
-    error = 1.01 * FLOAT64.gamma(A.shape[1] + 8) * float(np.linalg.norm(np.abs(A) @ sizes))  # of AS, in any norm
+    with np.errstate(over="ignore", invalid="ignore"):  # R⁻¹ is huge where R is singular up to rounding
+        size = float(np.linalg.norm(np.abs(A) @ sizes))
+    error = 1.01 * FLOAT64.gamma(A.shape[1] + 8) * size  # of AS, in any norm
     if failed or not error < 0.5:
         return None
     product = A @ S

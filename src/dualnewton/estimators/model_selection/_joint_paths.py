@@ -80,7 +80,9 @@ class JointPaths:
         self._prepare(n, c, data, folds, fit_intercept=fit_intercept)
 
     def _prepare(self, n: int, c: np.ndarray, data: Examples, folds: Folds, *, fit_intercept: bool) -> None:
-        moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
+        moments = moments_of_folds(
+            data.matrix, data.y, c, folds.and_all_rows(), self.session.tuning, shift=fit_intercept
+        )
         self.n, self.moments = n, [each.times(n / each.total) for each in moments]
         self.centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
         each = zip(folds.and_all_rows().weights(c), self.centred, strict=True)
@@ -116,7 +118,11 @@ class JointPaths:
         ]
         self.session.report([outcome for outcome, _ in seen])
         for k, proof in enumerate(proofs):
-            if proof.relative_gap > self.session.tol:
+            if proof.relative_gap <= self.session.tol:
+                continue
+            if (ended := self.session.ended) is not None:
+                seen[k] = Outcome(proof, ended, 1.0), seen[k][1]
+            else:
                 result = path.solved(self.session, like(problem, lam=lams[k]), k)
                 seen[k] = Outcome.of(result), errors.of(fold, [result])
         return seen

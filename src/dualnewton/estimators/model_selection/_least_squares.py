@@ -24,6 +24,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.matrix import Data
 from dualnewton.objective.moments import Moments, origin_of
+from dualnewton.planning.costs import is_small, prepared
 from dualnewton.planning.direct import factorises_each, inverts_each
 from dualnewton.planning.tuning import Tuning
 from dualnewton.solvers.primal.curvature import Cholesky
@@ -47,7 +48,8 @@ class FoldMoments:
         Of each fold.
     """
 
-    def __init__(self, data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> None:
+    def __init__(self, data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, tuning: Tuning, *, shift: bool) -> None:
+        data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
         origin, (kinds, group) = origin_of(data, c, shift=shift), folds.patterns
         self.folds, self.groups = folds, list[Moments]()
         if kinds.shape[1] > len(folds) + 1:  # with so many groups, summing each fold separately is cheaper
@@ -65,9 +67,11 @@ class FoldMoments:
         return reduce(add, outside) if outside and all_others else None
 
 
-def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
+def moments_of_folds(
+    data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, tuning: Tuning, *, shift: bool
+) -> list[Moments]:
     """Return the moments of the training rows of each fold."""
-    return FoldMoments(data, Y, c, folds, shift=shift).training
+    return FoldMoments(data, Y, c, folds, tuning, shift=shift).training
 
 
 def models_of(

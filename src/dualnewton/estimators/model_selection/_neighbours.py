@@ -244,4 +244,4 @@ class _Model:
         if steps < FIRST_STEPS:
             return False
         decrease = math.log(self.first / self.gap) / steps
-        return decrease * (MOST_STEPS - steps) < math.log(self.gap / wanted)
+        return wanted <= 0.0 or decrease * (MOST_STEPS - steps) < math.log(self.gap / wanted)

@@ -128,7 +128,7 @@ class LeastSquaresProofs:
         moments: FoldMoments | None = None,
     ) -> None:
         self.data, self.folds, self.fit_intercept, self.normalised = data, folds, fit_intercept, normalised
-        self.moments = moments
+        self.moments, self.tuning = moments, tuning
         self.c = np.ones(data.n) if weights is None else weights
         self.wide, self.local = data.d > data.n, bounds_choice(data.d + 1, tuning)
         self.by_rows = self.wide and bounds_choice(data.n, tuning) and data.capabilities.whole
@@ -138,7 +138,7 @@ class LeastSquaresProofs:
         """Return Σ c_i ã_i ã_iᵀ over the training rows of a fold and over the rows that it holds out."""
         if self.moments is None:
             self.moments = FoldMoments(
-                self.data, np.zeros((self.data.n, 0)), self.c, self.folds, shift=self.fit_intercept
+                self.data, np.zeros((self.data.n, 0)), self.c, self.folds, self.tuning, shift=self.fit_intercept
             )
         fitted, held_out = self.moments.training[fold], self.moments.held_out(fold)
         if held_out is None:

@@ -175,8 +175,13 @@ class QuadraticPaths(ABC):
         each, tol = self._certificates(models), self.session.tol
         outcomes = [[Outcome(own, Status.CONVERGED, 1.0) for own in of_folds] for of_folds in zip(*each, strict=True)]
         missed = [(k, f) for f, own in enumerate(each) for k, found in enumerate(own) if found.relative_gap > tol]
-        for (k, f), better in zip(missed, self._better(models, missed) if missed else (), strict=True):
-            outcomes[k][f] = better
+        if (ended := self.session.ended) is not None:
+            # Certificates on the data would take as long as those of the whole grid.
+            better = [Outcome(each[f][k], ended, 1.0) for k, f in missed]
+        else:
+            better = self._better(models, missed) if missed else []
+        for (k, f), outcome in zip(missed, better, strict=True):
+            outcomes[k][f] = outcome
         self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
         return outcomes
 
@@ -213,7 +218,7 @@ class _ByMoments(QuadraticPaths):
     def _prepare(self, folds: Folds, c: np.ndarray, *, fit_intercept: bool) -> None:
         data, folds = self.data, folds.and_all_rows()
         n, d = data.X.shape
-        self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
+        self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, self.session.tuning, shift=fit_intercept)
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
         weights = folds.counts * c
         weights *= (n / weights.sum(axis=1))[:, None]

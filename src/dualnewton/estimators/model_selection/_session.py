@@ -78,6 +78,13 @@ class GridSession(Session):
         """Seconds since the grid began."""
         return time.perf_counter() - self.began
 
+    @property
+    def ended(self) -> Status | None:
+        """Why no further model of the grid is computed: a stop or the time limit; None while neither has come."""
+        if self.stopped:
+            return Status.STOPPED_BY_CALLBACK
+        return Status.TIME_LIMIT if time.perf_counter() >= self.deadline else None
+
     def begin(self, what: str) -> None:
         """Begin the next part of the grid, with a new budget of epochs; ``what`` is its name in the progress line."""
         self.epochs_left = 0.0 if self.stopped else self.most
@@ -112,8 +119,14 @@ class GridSession(Session):
     def improved(
         self, problems: Sequence[Problem], results: list[Result], places: Sequence[int], starts: Any = None
     ) -> list[Result]:
-        """Return the results, of which those at some places are solved further, from themselves or from given starts."""
-        if places:
+        """Return the results, of which those at some places are solved further, from themselves or from given starts.
+
+        After the end of the grid they stay as they are.
+        """
+        if (ended := self.ended) is not None:
+            for k in places:
+                results[k] = replace(results[k], status=ended)
+        elif places:
             earlier = [results[k] for k in places] if starts is None else starts
             better = self.solve([problems[k] for k in places], earlier)
             for k, result in zip(places, better, strict=True):

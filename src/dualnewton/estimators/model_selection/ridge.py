@@ -326,8 +326,9 @@ class _Exact:
 
     def _by_features(self, Y: np.ndarray, c: np.ndarray, folds: Folds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fit_intercept = self.model.fit_intercept
-        for moments in moments_of_folds(self.data.matrix, Y, c, folds, shift=fit_intercept):
-            yield models_of(moments, self._positive, self.session.tuning, fit_intercept=fit_intercept)
+        tuning = self.session.tuning
+        for moments in moments_of_folds(self.data.matrix, Y, c, folds, tuning, shift=fit_intercept):
+            yield models_of(moments, self._positive, tuning, fit_intercept=fit_intercept)
 
     def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         K = self.data.matrix.row_gram()

@@ -61,7 +61,7 @@ SLOW, SHORTENED = 9, 3
 several."""
 
 PATIENCE = 10
-"""Consecutive points without a smaller gap after which the model is stuck."""
+"""Consecutive points without a smaller gap after which the model is stuck, or interior points end: rounding is left."""
 
 MODEL = ("w", "intercept", "scale", "alpha")
 
@@ -85,6 +85,8 @@ class ScaleState:
     sample: int = 0  # rows of the sample whose solution is the start
     inside: ScalePoint | None = None  # the last interior point; None before the first and after the last
     insides: int = 0  # interior-point steps
+    least: float = math.inf  # smallest gap of an interior point, by its own estimate
+    idle: int = 0  # interior-point steps since then
 
 
 class ScaleSearch(OuterMethod):
@@ -230,10 +232,14 @@ class ScaleSearch(OuterMethod):
                 return STEP_EPOCHS
             gap = math.nan if at is None else terms.gap(at)
         at, last = (at, at) if math.isfinite(gap) else (None, known.inside)
+        idle = 0 if gap < known.least else known.idle + 1
+        if idle >= PATIENCE:
+            at = None
         enough = NEAR * self.request.tol * self.problem.n * known.best.certificate.primal
         offers = last is not None and (at is None or self.problem.lam > 0.0 or gap <= enough)
         moved = terms.model(last) if last is not None and offers else None
-        self.known = replace(known, inside=at, moved=moved, insides=known.insides + 1, fits=max(known.fits, 1), slow=0)
+        known = replace(known, insides=known.insides + 1, least=min(known.least, gap), idle=idle)
+        self.known = replace(known, inside=at, moved=moved, fits=max(known.fits, 1), slow=0)
         return STEP_EPOCHS
 
     def unfinished(self, k: int) -> WholePoint | None:
