@@ -10,7 +10,7 @@ from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.small import multiplies_entries
+from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix.protocol import Profile
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import DOUBLE, SINGLE, Costs, is_small
+from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_piecewise_linear
-from dualnewton.planning.facts import every, first_margins
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
+from dualnewton.planning.small_products import (
+    factor_cost,
+    is_weak,
+    products_cost,
+    takes_block_products,
+    takes_large_products,
+    takes_many_products,
+    takes_products,
+    with_directions,
+)
 from dualnewton.planning.small_thresholds import (
     takes_entries,
     takes_joint,
@@ -26,10 +33,6 @@ from dualnewton.planning.small_thresholds import (
     with_sweeps,
 )
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.solvers.primal.single_precision import mean_noise
-
-LARGE = 1e15
-"""Norm of X up to which, and inverse of that from which on, products with dense rows in float32 neither overflow nor vanish."""
 
 
 class Family(NamedTuple):
@@ -80,165 +83,6 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
-def multiplies_entries(profile: Profile, tuning: Tuning = DEFAULT, columns: int = 1, hessians: float = 0.0) -> bool:
-    """Whether sparse rows are so few, and so thin, that a fit by products with them costs less than one with matrices.
-
-    For several classes and fewer examples than features, the other methods have n×n matrices for each class. ``hessians`` are
-    the multiplications of all Hessians of a fit with few features.
-    """
-    factor = tuning.product_growth if columns > 1 and profile.n < profile.d else 1
-    many = profile.d > tuning.product_features or hessians > tuning.product_hessians
-    return many and _is_thin(profile, tuning) and profile.stored <= factor * tuning.product_entries
-
-
-def _is_thin(profile: Profile, tuning: Tuning) -> bool:
-    """Whether few entries of the rows are stored."""
-    return profile.sparse and profile.stored <= tuning.expanded_share * profile.n * profile.d
-
-
-def _hessians(problem: Any, tuning: Tuning) -> float:
-    """Multiplications of the Hessians of Newton's method on all rows of small data.
-
-    More rows are sampled first, and losses without γ start from their labels, so that one or two Hessians suffice.
-    """
-    n, d, loss = problem.n, problem.d, problem.loss
-    every = problem.columns == 1 and loss.gamma is not None and is_small(tuning, n, d)
-    return _newton_steps(problem, tuning) * n * d * d if every else 0.0
-
-
-def _takes_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method by products with sparse rows is expected to cost less than with matrices.
-
-    With fewer examples than features, a weak penalty and a kink in φ′ (squared hinge), dual rounds cost less, but they are
-    compiled.
-    """
-    n, d, data = problem.n, problem.d, problem.data
-    multiplies = multiplies_entries(data.profile, tuning, problem.columns, _hessians(problem, tuning))
-    if not (multiplies and has_hessian(problem) and data.capabilities.whole):
-        return False
-    kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
-    if kinked and _is_weak(problem, tuning) and not is_small(tuning, n, d):
-        return False
-    optimism = tuning.product_optimism if n >= d and problem.columns == 1 else 1.0
-    return _products_cost(problem, tuning) <= optimism * _without_products(problem, tuning)
-
-
-def _takes_many_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether more entries are still multiplied less often, as strong penalties need few products, than other methods read them.
-
-    Those use kernels, which read entries faster, in all threads and for several models at a time.
-    """
-    n, d, profile = problem.n, problem.d, problem.data.profile
-    few = _is_thin(profile, tuning) and profile.stored <= tuning.product_growth * tuning.product_entries
-    few = few and problem.columns == 1 and n >= d > tuning.product_features
-    if not (few and has_hessian(problem) and problem.data.capabilities.whole):
-        return False
-    return _products_cost(problem, tuning) <= _without_products(problem, tuning)
-
-
-def _takes_large_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether dense rows that make a large block have so many features that other methods cost more than products with it.
-
-    Those use kernels, in all threads and for several models at a time, and begin with the diagonal of the Hessian or a sample.
-    """
-    few = not problem.data.profile.sparse and problem.n * problem.d <= tuning.product_block
-    return few and _takes_block_products(problem, tuning) and _directions(problem, tuning) >= tuning.block_products
-
-
-def _takes_block_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
-
-    With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
-    those of a loss without γ change it much. Newton's method has one Hessian for a quadratic loss, and several for others.
-    """
-    if problem.data.profile.sparse or is_small(tuning, problem.n, problem.d):
-        return False
-    uneven = problem.loss.curvature is Curvature.PIECEWISE or problem.loss.gamma is None
-    least = tuning.product_rows if uneven else 1.0
-    if problem.columns > 1 or problem.n < least * problem.d:
-        return False
-    if not (has_hessian(problem) and problem.data.capabilities.whole):
-        return False
-    if not 1.0 / LARGE <= problem.data.norm <= LARGE or _loses_digits(problem, tuning):
-        return False
-    quadratic = problem.loss.curvature is Curvature.CONSTANT
-    fewest = tuning.quadratic_products if quadratic else tuning.fewest_products
-    return _directions(problem, tuning) >= fewest
-
-
-def _loses_digits(problem: Any, tuning: Tuning) -> bool:
-    """Whether products in float32 lose the ridge of least squares: neither conjugate gradients nor L-BFGS would end."""
-    ratio = problem.data.norm**2 / (problem.lam * problem.n * problem.d)
-    return problem.loss.curvature is Curvature.CONSTANT and mean_noise(ratio, problem.d) > tuning.single_noise
-
-
-def _with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
-    """Return the plan with the number of conjugate gradients after which other methods go on."""
-    return replace(plan, directions=_directions(problem, tuning))
-
-
-def _directions(problem: Any, tuning: Tuning) -> int:
-    """Return the conjugate gradients that cost as much as a Hessian and the steps of L-BFGS from it, or several times as much.
-
-    On dense rows the products are in float32. There is no limit, 0, for several classes and for fewer examples than features:
-    Newton's method with matrices, the other method there, has been compared with a prediction that was not optimistic.
-    """
-    n, d, rates = problem.n, problem.d, tuning.rates
-    if problem.data.profile.sparse:
-        if n < d or problem.columns > 1:
-            return 0
-        others = rates.run + tuning.product_patience * _without_products(problem, tuning)
-        return int(others / _sparse_product(problem, tuning))
-    bandwidth = rates.cache_bandwidth if n * d <= tuning.direct_entries else rates.memory_bandwidth
-    product = rates.product_call + SINGLE * n * d / bandwidth + (n + d) * rates.margin
-    return int(_descent_cost(problem, tuning) / product)
-
-
-def _without_products(problem: Any, tuning: Tuning) -> float:
-    """Seconds of the other methods on sparse rows."""
-    if problem.n >= problem.d and problem.columns == 1:
-        return _descent_cost(problem, tuning)
-    return _factor_cost(problem, 1, tuning) if problem.n < problem.d else _hessian_cost(problem, tuning)
-
-
-def _descent_cost(problem: Any, tuning: Tuning) -> float:
-    """Seconds of one Hessian and the steps of L-BFGS from it."""
-    costs = Costs.of(problem.data.profile, tuning)
-    passes = tuning.last_passes if problem.loss.curvature is Curvature.CONSTANT else tuning.newton_passes
-    return costs.added(problem.n) + passes * costs.data_pass
-
-
-def _products_cost(problem: Any, tuning: Tuning) -> float:
-    """Seconds of Newton's method by products with sparse rows, of which a system takes √(1 + h/λn).
-
-    h, a mean eigenvalue of the Hessian, is the sum of the squares of all entries, times the curvature of the loss, over
-    min(n, d). Logistic losses of fewer examples than features have little curvature at the minimum: all examples are fitted.
-    """
-    n, d = problem.n, problem.d
-    h = problem.data.norm**2 * _curvature(problem, tuning) / min(n, d)
-    products = math.sqrt(1.0 + h / (problem.lam * n))
-    if n < d and problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None:
-        products = min(products, tuning.fitted_products)
-    systems = 1.0 if problem.loss.curvature is Curvature.CONSTANT else tuning.product_systems
-    return systems * products * _sparse_product(problem, tuning)
-
-
-def _sparse_product(problem: Any, tuning: Tuning) -> float:
-    """Seconds of a conjugate gradient on sparse rows."""
-    rates, rows = tuning.rates, problem.n + problem.d
-    return rates.product_call + problem.columns * (
-        problem.data.profile.stored * rates.sparse_entry + rows * rates.margin
-    )
-
-
-def _hessian_cost(problem: Any, tuning: Tuning) -> float:
-    """Seconds of Newton's method with d×d matrices, step by step in the loop."""
-    costs = Costs.of(problem.data.profile, tuning)
-    step = costs.added(problem.n) if problem.columns == 1 else costs.class_step(problem.columns)
-    steps, every = _newton_steps(problem, tuning), costs.with_columns(problem.columns).data_pass
-    return steps * (step + every) + tuning.certificate_passes * every
-
-
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
 
@@ -251,23 +95,10 @@ def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
         return False
     if not (problem.columns == 1 and problem.regularizer.form.is_plain and data.capabilities.random_rows):
         return False
-    fewer, weak = n * tuning.round_features <= d, _is_weak(problem, tuning)
+    fewer, weak = n * tuning.round_features <= d, is_weak(problem, tuning)
     if not loss.kinked:
         return fewer and weak and loss.curvature is Curvature.PIECEWISE
     return (fewer or not weak) and is_piecewise_linear(loss)
-
-
-def _is_weak(problem: Any, tuning: Tuning) -> bool:
-    """Whether the mean of ‖a_i‖² is large against λn."""
-    return bool(problem.data.norm**2 > tuning.round_conditioning * problem.lam * problem.n**2)
-
-
-def _curvature(problem: Any, tuning: Tuning) -> float:
-    """Return 1/γ, or for losses without γ the mean of φ″ of some rows at w = 0 and the best intercept."""
-    if (gamma := problem.loss.gamma) is not None:
-        return 1.0 / float(gamma)
-    at, y = first_margins(problem, some := every(problem.n, tuning.norm_sample)), problem.data.entries(problem.y, some)
-    return float(problem.loss.second_derivative(at, y).mean())
 
 
 def _takes_classes(problem: Any, tuning: Tuning) -> bool:
@@ -364,44 +195,44 @@ FAMILIES = {
         schemes=("scale",),
     ),
     "conjugate": Family(
-        _takes_products,
+        takes_products,
         "newton",
         "Newton's method by conjugate gradients, whose products use the stored entries alone",
         dense=False,
         warm=True,
-        cost=_products_cost,
-        completed=_with_directions,
+        cost=products_cost,
+        completed=with_directions,
     ),
     "many products": Family(
-        _takes_many_products,
+        takes_many_products,
         "newton",
         "Newton's method by a few conjugate gradients, whose products use the stored entries alone",
         dense=False,
         automatic=True,
         single=True,
         warm=True,
-        cost=_products_cost,
-        completed=_with_directions,
+        cost=products_cost,
+        completed=with_directions,
         solver="conjugate",
     ),
     "block products": Family(
-        _takes_block_products,
+        takes_block_products,
         "newton",
         "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one dense block",
         alone=True,
         warm=True,
-        completed=_with_directions,
+        completed=with_directions,
         solver="conjugate",
     ),
     "large products": Family(
-        _takes_large_products,
+        takes_large_products,
         "newton",
         "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one large dense block",
         dense=None,
         automatic=True,
         single=True,
         warm=True,
-        completed=_with_directions,
+        completed=with_directions,
         solver="conjugate",
     ),
     "classes": Family(
@@ -530,7 +361,7 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
     if by_classes:
         return _with_passes(Plan("newton", n, WIDE_CLASSES, family="wide", inner="classes"), problem, tuning)
     together = models > 1 and problem.columns == 1 and _share_hessian(problem)
-    factors = _factor_cost(problem, 1 if together else models, tuning)
+    factors = factor_cost(problem, 1 if together else models, tuning)
     directions = int(factors / (models * _gradient_cost(problem, tuning)))
     tried = directions if directions >= tuning.fewest_directions else 0
     return Plan("newton", n, WIDE, family="wide", inner="newton", directions=tried, together=together and not tried)
@@ -541,20 +372,6 @@ def _gradient_cost(problem: Any, tuning: Tuning) -> float:
     costs = Costs.of(problem.data.profile, tuning)
     every = costs.with_columns(problem.columns).data_pass
     return every + tuning.rates.call
-
-
-def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
-    """Seconds of the n×n Gram matrix, and of Newton's method on n coordinates for each model."""
-    n = problem.n
-    few = Costs(n, n, n * n, 0.5 * n**3, False, DOUBLE, tuning=tuning)
-    step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
-    return Costs.of(problem.data.profile, tuning).gram(n) + models * _newton_steps(problem, tuning) * step
-
-
-def _newton_steps(problem: Any, tuning: Tuning) -> float:
-    """Predict the steps of Newton's method from w = 0."""
-    steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}
-    return steps.get(problem.loss.curvature, tuning.newton_passes)
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:

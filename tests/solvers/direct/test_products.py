@@ -11,7 +11,7 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning.planner import kinked_plans
-from dualnewton.planning.small import multiplies_entries
+from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.run import loop
 from dualnewton.solvers.direct import conjugate, rounds
 from dualnewton.solvers.direct.block import Block, Limits

@@ -25,7 +25,7 @@ from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.planning.direct import fits_values_together, method_of_folds
-from dualnewton.planning.small import multiplies_entries
+from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.run.result import Result
 
 Place = tuple[int, int]
