@@ -278,7 +278,7 @@ def test_a_joint_step_raises_the_dual_on_its_face(loss, form, products):
         for i in np.random.default_rng(0).integers(N, size=60):
             solver.round(np.array([i]))
         alpha, state = solver.alpha.copy(), (solver.w, solver.intercept, solver.intercept_curvature)
-        free, beta, used, success = face_step(problem, solver.pieces, alpha, state, products)
+        free, _, beta, used, success = face_step(problem, solver.pieces, alpha, state, products)
         at = piecewise.free_kinks(solver.pieces, alpha)
         np.testing.assert_array_equal(free, np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)))
         assert 0 < used <= products + 7
@@ -311,7 +311,7 @@ def test_joint_steps_take_more_products_while_they_are_hardly_clipped(monkeypatc
     def step(problem, pieces, alpha, state, products, most):
         counts.append(products)
         free = np.array([len(counts) % 2])
-        return face.FaceStep(free, alpha[free], products, next(successes))
+        return face.FaceStep(free, problem.data.rows(free), alpha[free], products, next(successes))
 
     monkeypatch.setattr(kinked, "face_step", step)
     engine = CompiledEngine([problem], samplings.Shuffled(60, 1), [problem.no_dual()], separable_rounds=False)

@@ -14,6 +14,7 @@ from dualnewton.kernels import gradients, separable, shrinking
 from dualnewton.kernels.losses import BY_NUMBERS, compiled, inlined
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
+from dualnewton.matrix import linear
 from dualnewton.matrix.workers import workers
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
@@ -196,11 +197,11 @@ class CompiledEngine(Engine):
         # The residual of a piecewise linear loss is exactly zero for most examples that are at their bounds.
         self.models.inactive_below[k] = 0.0 if self.by_numbers else INACTIVE * residual
 
-    def move(self, k: int, S: np.ndarray, beta: np.ndarray) -> None:
+    def move(self, k: int, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray) -> None:
         models = self.models
         change = models.c[k, S if models.c.shape[1] > 1 else 0] * (beta - models.alpha[k, S])
         models.alpha[k, S] = beta
-        models.w_bar[k] += self.problems[k].data.rows(S).T @ (models.scale[k] * change)
+        models.w_bar[k] += linear.transposed(rows) @ (models.scale[k] * change)
         models.w[k] = self.problems[k].regularizer.grad_conjugate(models.w_bar[k])
         models.b[k] += models.b_curvature[k] * float(change.sum())
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.dual.base import Solver
@@ -74,10 +75,9 @@ class Engine:
         """Set the dual point of model k to a feasible α, and recompute w and the intercept from it."""
         self.solvers[k].start_from(alpha)
 
-    def move(self, k: int, S: np.ndarray, beta: np.ndarray) -> None:
-        """Set the dual variables of the examples S of model k to β."""
-        solver = self.solvers[k]
-        solver.move(S, solver.problem.data.rows(S), beta)
+    def move(self, k: int, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray) -> None:
+        """Set the dual variables of the examples S of model k to β, given their rows."""
+        self.solvers[k].move(S, rows, beta)
 
     def model(self, k: int) -> tuple[np.ndarray, float, float]:
         """Return w, b and the curvature ρ/(λn) of the intercept of model k."""

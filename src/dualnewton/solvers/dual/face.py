@@ -37,6 +37,7 @@ class FaceStep(NamedTuple):
     """Where a step of the free examples ended."""
 
     free: np.ndarray  # their indices
+    rows: linear.Matrix  # their rows
     alpha: np.ndarray  # their new dual variables
     products: int  # with G
     success: float  # increase of D as a fraction of that of the step before it was clipped
@@ -60,14 +61,14 @@ def face_step(
     free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
     c, own, now, rows = problem.c[free], pieces[free], alpha[free], problem.data.rows(free)
     if not free.size:
-        return FaceStep(free, now, 0, 1.0)
+        return FaceStep(free, rows, now, 0, 1.0)
     weights, lam_n = problem.regularizer.form.weights, problem.lam * problem.n
     inverse = 1.0 / lam_n if weights is None or not problem.regularizer.form.is_quadratic else 1.0 / (lam_n * weights)
 
-    columns = rows.T  # computed once: transposing a sparse matrix creates an object
+    images, sums = linear.multiplied(rows), linear.multiplied(linear.transposed(rows))
 
     def times(x: np.ndarray) -> np.ndarray:
-        return rows @ (inverse * (columns @ x)) + b_curvature * x.sum()
+        return images(inverse * sums(x)) + b_curvature * x.sum()
 
     missing = at[free] - problem.o[free] - b - rows @ w
     allowed = math.ceil(min(most * problem.n / free.size, products))
@@ -84,8 +85,8 @@ def face_step(
         used += 1
         increase = float(change @ missing - 0.5 * change @ times(change))
         if increase > 0.0:
-            return FaceStep(free, beta, used, increase / float(0.5 * mass @ missing))
-    return FaceStep(free, now, used, 0.0)
+            return FaceStep(free, rows, beta, used, increase / float(0.5 * mass @ missing))
+    return FaceStep(free, rows, now, used, 0.0)
 
 
 def _conjugate_gradients(

@@ -131,9 +131,9 @@ class KinkedSweeps(Sweeps):
         """Move the free examples of a model together; return the number of epochs that this cost, about ``most`` at most."""
         problem, face, pieces = self.problems[k], self.faces[k], self.pieces[k]
         at = self.engine.alpha(k), self.engine.model(k)
-        free, beta, products, success = face_step(problem, pieces, *at, face.products, most)
+        free, rows, beta, products, success = face_step(problem, pieces, *at, face.products, most)
         if free.size:
-            self.engine.move(k, free, beta)
+            self.engine.move(k, free, rows, beta)
         same, wanted = np.array_equal(free, face.free), face.products
         if same or success >= GOOD:
             wanted = min(2 * wanted, MOST_PRODUCTS)
