@@ -49,6 +49,7 @@ GENERAL = replace(
     direct_entries=0,
     round_entries=0,
     product_entries=0,
+    product_block=0,
     entry_fit=0,
     swept_entries=0,
     direct_multiplications=0.0,

@@ -13,6 +13,7 @@ NOT_DIRECT = {
     "direct_multiplications": 0.0,
     "direct_rows": 0,
     "product_entries": 0,
+    "product_block": 0,
     "round_entries": 0,
     "entry_fit": 0,
     "swept_entries": 0,

@@ -37,7 +37,7 @@ OTHERS = {
         700: "the exponential of larger numbers overflows",
         1e-300: "the logarithm of a number that may be zero",
     },
-    "small.py": {
+    "small_products.py": {
         3: "the pairs of entries of n rows with n coordinates are n³/2",
         1e15: "products of larger numbers overflow in float32",
     },

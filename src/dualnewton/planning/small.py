@@ -224,17 +224,6 @@ FAMILIES = {
         completed=with_directions,
         solver="conjugate",
     ),
-    "large products": Family(
-        takes_large_products,
-        "newton",
-        "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one large dense block",
-        dense=None,
-        automatic=True,
-        single=True,
-        warm=True,
-        completed=with_directions,
-        solver="conjugate",
-    ),
     "classes": Family(
         _takes_classes,
         "newton",
@@ -265,6 +254,17 @@ FAMILIES = {
     "proximal": Family(takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
     "joint": Family(
         takes_joint, "newton", "Newton's method on the nonzero features of all outputs, on one dense block of rows"
+    ),
+    "large products": Family(
+        takes_large_products,
+        "newton",
+        "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one large dense block",
+        dense=None,
+        automatic=True,
+        single=True,
+        warm=True,
+        completed=with_directions,
+        solver="conjugate",
     ),
 }
 """The direct solvers, by the name of their family; the first that can solve a problem is used."""
