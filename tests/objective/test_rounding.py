@@ -401,3 +401,38 @@ def test_a_smaller_gap_is_tried_before_extended_precision(monkeypatch):
     result = dn.solve(problem, tol=tol, **given)
     assert result.converged
     assert result.certificate.gap < found.gap
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_bounds_by_the_values_of_the_conjugates_hold(loss):
+    """Σ c_i |φ*(−α_i)| is computed where a bound of it by the losses at z = 0 is too large for the tolerance."""
+    for seed in range(12):
+        problem = random_problem(loss, regularizers.L2(), seed)
+        fits = [dn.solve(problem, tol=tol, max_epochs=300, random_state=0) for tol in (1e-12, 1e-6)]
+        best = true_optimum(problem, fits)
+        for fit in fits:
+            pair = fit.w, fit.intercept, fit.alpha
+            found = problem.certify(*pair)
+            plain, sharp = (
+                rounding_bound(problem, *pair, found.primal, found.dual, enough=enough)
+                for enough in (-math.inf, 1e-300)
+            )
+            if plain is None:
+                assert sharp is None
+                continue
+            assert sharp <= plain
+            true = exact_primal(problem, fit.w, fit.intercept)
+            assert true - best <= mp.mpf(found.primal) - mp.mpf(found.dual) + mp.mpf(sharp)
+
+
+def test_losses_far_below_those_at_zero_need_no_extended_precision(monkeypatch):
+    """Ridge regression of few rows and features of large scales fits its targets: P is 1e-8 of the losses at z = 0."""
+    monkeypatch.setattr(extended, "extended_pair", lambda *_: pytest.fail("extended precision"))
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((200, 2000)) + rng.standard_normal(2000)) * 10.0 ** rng.uniform(-3.0, 3.0, 2000)
+    Y = rng.standard_normal((200, 3)) + 3.0
+    for y in (Y[:, 0], Y):
+        model = dn.Ridge(alpha=0.01, tol=1e-6).fit(X, y)
+        for certificate in model.certificate_ if y.ndim > 1 else [model.certificate_]:
+            assert certificate.primal < 1e-9
+            assert certificate.meets(1e-6)

@@ -92,8 +92,10 @@ def _bound(
         bound = _Analysis.of(problem, *point, roundoff, sizes).bound(*values, conjugates)
         if bound is None or bound <= enough:
             return bound
-    features = problem.data.feature_norms
-    bound = _Analysis.of(problem, *point, roundoff, sizes, features).bound(*values, conjugates)
+    analysis = _Analysis.of(problem, *point, roundoff, sizes, problem.data.feature_norms)
+    bound = analysis.bound(*values, conjugates)
+    if conjugates is None and bound is not None and 0.0 < enough < bound:
+        bound = min(bound, analysis.bound(*values, analysis.conjugates(*values)) or math.inf)
     return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
 
 
@@ -283,6 +285,16 @@ class _Analysis:
         largest = self.mass * self.norm / n
         slope = math.sqrt(2.0 / lam) * (lam * size + 2.0 * penalty_error * largest)
         return known + 0.5 * slope * (slope + math.sqrt(slope * slope + 4.0 * (gap + known)))
+
+    def conjugates(self, primal: float, dual: float) -> float:
+        """Return a bound of Σ c_i |φ*(−α_i)| by its value: where P is far below the losses at z = 0, these say too little of it.
+
+        The errors of the value are those of the sum of φ*, by the bound that it replaces.
+        """
+        problem, sizes = self.problem, self._sizes(primal, dual, None)
+        c, values = problem.sample_weight, np.abs(problem.loss.conjugate(-self.alpha, problem.y))
+        total = float(values.sum() if c is None else (c * np.where(c > 0.0, values, 0.0)).sum())
+        return 1.01 * (total + (self.roundoff.terms + self.sums) * problem.loss.conjugate_terms(sizes))
 
     def _sizes(self, primal: float, bound: float, conjugates: float | None) -> Sizes:
         """Return the sums over the examples that a loss needs; ``bound`` is D(α)."""
