@@ -330,3 +330,25 @@ def test_an_inverse_factor_beyond_float64_proves_nothing():
     problem = dn.Problem(X, np.ones(30), losses.Squared(), lam=1.0)
     with np.errstate(all="raise"):
         assert _factored(problem, np.arange(30), np.ones(30), ...) is None
+
+
+@pytest.mark.parametrize("kind", [dn.QuantileRegressor, dn.HuberRegressor])
+@pytest.mark.parametrize("shape", [(10, 2), (100, 3), (50, 100)])
+@pytest.mark.parametrize("shift", [0.3, 1e3])
+def test_targets_without_errors_are_fitted_without_a_warning(kind, shape, shift):
+    """Residuals are rounding, and so is P, of which no gap is a small fraction."""
+    X = np.random.default_rng(0).standard_normal(shape)
+    y = X @ np.linspace(0.1, 3.3, shape[1]) + shift
+    model = kind(alpha=0.0).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y, rtol=1e-10, atol=1e-10 * shift)
+    assert model.certificate_.primal == 0.0
+    assert 0.0 < model.certificate_.rounding <= 1e-9 * np.abs(y).max()  # what counts as zero is part of the bound
+    noisy = kind(alpha=0.0).fit(X[:, :2], y + 1e-9 * np.random.default_rng(1).standard_normal(shape[0]))
+    assert noisy.certificate_.primal > 0.0
+
+
+def test_a_kinked_loss_that_is_not_zero_at_its_label_has_no_value_that_counts_as_zero():
+    y = np.array([1.0, -1.0, 1.0])
+    assert Unpenalised(np.eye(3), y, losses.Hinge()).view.zero == pytest.approx(1e-13, rel=1e-2)
+    assert Unpenalised(np.eye(3), y, losses.EpsilonInsensitive(0.1)).view.zero == 0.0
+    assert Unpenalised(np.eye(3), y, losses.Logistic()).view.zero == -np.inf

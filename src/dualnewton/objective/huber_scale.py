@@ -64,6 +64,9 @@ HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 """Maximum number of trial lengths 1, ½, ¼, … of a step, and the multiples of the Hessian's diagonal that are added to it in
 turn, since the Hessian is singular if there are too few inliers."""
 
+NOTHING = 1e-13
+"""Residuals of this fraction of max|y| are rounding, as in ``objective/unpenalised.py``."""
+
 VANISHING = 1e-4
 """A scale below this fraction of the spread of the targets is taken as a sign that the best scale is zero."""
 
@@ -109,6 +112,11 @@ class HuberScaleProblem(AroundProblem):
             self.X, self.y, Huber(self.epsilon), sample_weight=self.sample_weight, fit_intercept=self.fit_intercept
         )
         return replace(unit, X=unit.data, lam=self.lam or WEAK * (float((unit.c * unit.norms).mean()) or 1.0))
+
+    @cached_property
+    def zero(self) -> float:
+        """The value up to which P counts as zero without a penalty, which a bound on rounding errors includes."""
+        return -math.inf if self.lam > 0.0 else NOTHING * self.epsilon * float(np.abs(self.unit.y).max())
 
     def at(self, scale: float) -> Problem:
         """Return the problem at a fixed σ."""
@@ -336,7 +344,8 @@ class _Sums(NamedTuple):
 
     def primal(self, problem: HuberScaleProblem, w: np.ndarray) -> float:
         """P."""
-        return self.losses / problem.unit.n + 0.5 * problem.lam * float(w @ w)
+        value = self.losses / problem.unit.n + 0.5 * problem.lam * float(w @ w)
+        return 0.0 if value <= problem.zero else value
 
 
 def _solved(H: np.ndarray, g: np.ndarray) -> np.ndarray:

@@ -56,7 +56,8 @@ def _primal_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: Ro
         problem.epsilon * math.sqrt(1.01 * unit.label_sums.squared_weight) * _residual_errors(problem, pair, roundoff)
     )
     relative = roundoff.terms + roundoff.gamma(unit.n + 8) + roundoff.gamma(unit.d + 8)
-    return change / unit.n + 2.0 * relative * float(pair.certificate.primal)
+    nothing = max(problem.zero, 0.0) if pair.certificate.primal == 0.0 else 0.0
+    return nothing + change / unit.n + 2.0 * relative * (float(pair.certificate.primal) + nothing)
 
 
 def _residual_errors(problem: HuberScaleProblem, pair: CertifiedPair, roundoff: Roundoff) -> float:

@@ -54,8 +54,8 @@ WELL = 1e-9
 Inverse = Callable[[np.ndarray, Effort], np.ndarray]
 """The product of the inverse Hessian with an array in the shape of θ, by conjugate gradients within some limits."""
 
-NOTHING = 1e-26
-"""Mean losses below this fraction of max y² count as zero for the squared loss: residuals of 1e-13 max|y| are rounding."""
+NOTHING = 1e-13
+"""Residuals of this fraction of max|y| are rounding: mean losses up to that of such a residual count as zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,8 +386,14 @@ class View:
 
     @cached_property
     def zero(self) -> float:
-        """The mean loss up to which P₀ counts as zero, which a bound on rounding errors includes."""
-        return NOTHING * float(np.square(self.problem.y).max()) if self.quadratic else -math.inf
+        """The mean loss up to which P₀ counts as zero, which a bound on rounding errors includes; −∞ if no loss is zero."""
+        y, loss = self.problem.y, self.problem.loss
+        if self.quadratic:
+            return NOTHING**2 * float(np.square(y).max())
+        if not loss.kinked or self.problem.label_sums.below != 0.0 or loss.value(y, y).any():  # min φ = φ(y; y) = 0
+            return -math.inf
+        step = NOTHING * float(np.abs(y).max())
+        return max(float(loss.value(y + shift, y).max()) for shift in (-step, step))
 
 
 def _factored(H: np.ndarray) -> Product | None:
