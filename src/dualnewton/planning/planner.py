@@ -228,11 +228,11 @@ def _is_tried_first(facts: Facts, cost: float) -> bool:
     """Whether a few epochs of SDNA are tried before a primal method of this predicted cost.
 
     They are not for quadratic losses, whose Hessian is computed once, for small data, where NumPy epochs are slow, and for many
-    more dense rows than features, for which passes in order are much faster than visits in random order. With fewer rows the
-    predicted epochs are far too many: the products of rows give the dual the curvature that a weak penalty does not.
+    more rows than features. With fewer rows the predicted epochs are far too many: the products of rows give the dual the
+    curvature that a weak penalty does not.
     """
     costs, tuning = facts.costs, facts.tuning
-    able = "sdna" in facts.methods and facts.has_hessian and (costs.sparse or costs.n < tuning.trial_rows * costs.d)
+    able = "sdna" in facts.methods and facts.has_hessian and costs.n < tuning.trial_rows * costs.d
     if not able or facts.quadratic or facts.small or facts.near:
         return False
     return tuning.trial_epochs * costs.epoch <= tuning.trial_share * cost

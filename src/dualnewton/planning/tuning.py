@@ -170,11 +170,11 @@ class Tuning(Crossovers):
     # prediction.
     kinked_rounds_fixed: float = 6.0
     kinked_rounds_per_root: float = 15.0
-    # "auto" begins with this many epochs of SDNA, if they cost at most this share of the primal method's cost: on sparse
-    # data, and on dense data with fewer rows than this multiple of the features.
+    # "auto" begins with this many epochs of SDNA, if they cost at most this share of the primal method's cost, on data with
+    # fewer rows than this multiple of the features.
     trial_epochs: float = 3.0
     trial_share: float = 0.15
-    trial_rows: float = 1.6
+    trial_rows: float = 2.5
     # Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
     smoothing_stages: float = 40.0
     # Number of reads of rows on disk with smoothed losses, and with the interior-point method (``benchmarks/DISK.md``).
