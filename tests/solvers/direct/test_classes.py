@@ -153,11 +153,11 @@ def test_fewer_examples_than_features_are_solved_on_the_span_of_the_rows(fit_int
 
 def test_a_hessian_that_float32_makes_indefinite_is_summed_in_float64():
     """Features whose means are large against their spread: the smallest curvatures are below the rounding of the sums."""
-    own = problem(X + 3000.0 * np.arange(1.0, D + 1.0), lam=1e-3, fit_intercept=True)
-    objective = risk.Risk.of(own, Block(own.data, USUAL))
-    z = objective.margins(objective.vector(np.zeros((K, D)), np.zeros(K)))
-    H = objective.hessian(z, np.float32)
-    assert np.linalg.eigvalsh(H).min() < 0.0
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((400, 200)) + rng.choice([300.0, 2000.0], 200)
+    own = dn.Problem(A, np.resize([1.0, -1.0], 400), losses.Logistic(), lam=1e-3, fit_intercept=True)
+    objective, z = risk.Risk.of(own, Block(own.data, USUAL)), np.zeros(400)
+    assert np.linalg.eigvalsh(objective.hessian(z, np.float32)).min() < 0.0
     L = np.tril(objective.factor(z, single=True))
     np.testing.assert_allclose(L @ L.T, objective.hessian(z) + np.diag(objective.ridge), rtol=1e-9)
 
