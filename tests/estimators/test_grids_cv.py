@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualnewton as dn
 from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._grid import _Trail
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
 from dualnewton.estimators.model_selection._neighbours import Neighbours, _Model
 from dualnewton.matrix import as_data, memory
@@ -167,6 +169,7 @@ def test_moments_of_full_rows_that_are_stored_as_sparse_ones_are_dense_products(
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_first_step_of_a_fold_is_a_step_of_newtons_method(fit_intercept, classes):
+    """Whatever the curvatures of the rows that a fold holds out."""
     X, y = data_for(classes, n=400, d=4)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, 400)
     folds = Folds.of(KFold(4, shuffle=True, random_state=0).split(X), 400)
@@ -179,7 +182,8 @@ def test_the_first_step_of_a_fold_is_a_step_of_newtons_method(fit_intercept, cla
     problems = [pose(sample_weight=c) for c in folds.weights(weights)]
     models = [_Model(Objective(problem), whole) for problem in problems]
     z = X @ np.atleast_2d(whole.w).T + whole.intercept
-    inverses = steps._inverses(models, z, steps.kinds)
+    margins = [np.where(counts[:, None] > 0.0, z, 9.0 * z) for counts in folds.counts]
+    inverses = steps._inverses(models, np.hstack(margins), steps.kinds)
     A = np.column_stack([X, np.ones(400)]) if fit_intercept else X
     p = np.exp(z - z.max(axis=1, keepdims=True)) if columns == 3 else 1.0 / (1.0 + np.exp(-z))
     p /= p.sum(axis=1, keepdims=True) if columns == 3 else 1.0
@@ -189,6 +193,55 @@ def test_the_first_step_of_a_fold_is_a_step_of_newtons_method(fit_intercept, cla
     for c, inverse, model in zip(folds.weights(weights), inverses, models, strict=True):
         H = np.einsum("i,ikl,ia,ib->kalb", c, Q, A, A).reshape(g.size, g.size) + np.diag(model.objective.ridge)
         assert relative(H @ inverse(g.ravel()), g.ravel()) < 1e-9
+
+
+def test_classes_of_which_each_has_a_hessian_share_it_between_folds():
+    """H_k = Σ c_i p_ik(1 − p_ik) ã_i ã_iᵀ + ridge of all rows, in the mean proportion of the folds and of all rows."""
+    X, y = data_for(3, n=300, d=20)
+    folds = Folds.of(KFold(4).split(X), 300)
+    pose = partial(dn.Problem, X, y, dn.losses.Softmax(3), lam=0.01, fit_intercept=True)
+    steps = Neighbours(pose().data, folds, None, classes=3)
+    steps.joint, steps.shared, steps.groups = False, False, [None]
+    start = dn.solve(pose(), tol=1e-3)
+    models = [_Model(Objective(pose(sample_weight=c)), start) for c in folds.weights(None)]
+    z = X @ start.w.T + start.intercept
+    (inverse, *_) = steps._inverses(models, np.tile(z, 4), np.full((4, 1), 0.8))
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    A, ridge = np.column_stack([X, np.ones(300)]), models[0].objective.column_ridge
+    g = np.random.default_rng(1).standard_normal((3, 21))
+    each = [
+        np.linalg.solve(0.8 * (A.T * q) @ A + np.diag(ridge), own) for q, own in zip((p * (1 - p)).T, g, strict=True)
+    ]
+    assert relative(inverse(g.ravel()), (each - np.mean(each, axis=0)).ravel()) < 1e-9
+
+
+def test_a_start_on_the_line_through_two_models_moves_the_margins_along_a_line():
+    """With features far from zero, coefficients that stay where they are would move all margins."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3)) + 1000.0
+    old, new = (dn.solve(dn.Problem(X, np.sign(X[:, 0] - 1000.0), dn.losses.Logistic(), lam=lam)) for lam in (1e2, 1.0))
+    new = replace(new, w=np.array([*new.w[:2], 0.4 * old.w[2]]))  # the line changes the sign of this coefficient
+    trail = _Trail()
+    trail.add(0.0, [old])
+    trail.add(1.0, [new])
+    (start,) = trail.ahead(2.0)
+    np.testing.assert_allclose(X @ start.w, X @ (2.0 * new.w - old.w), rtol=1e-12)
+    trail.add(1.0, [replace(new, w=new.w * [1.0, 0.0, 1.0])])
+    assert trail.ahead(2.0)[0].w[1] == 0.0
+
+
+def test_folds_of_uncentred_separable_classes_converge():
+    """Means of 2000 against a spread of one, more unknowns than rows, weak penalties: all models meet tol within max_iter."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((240, 90)) + rng.choice([0.0, 300.0, 2000.0], 90)
+    y = rng.integers(0, 3, 240)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = dn.LogisticRegressionCV(cv=3, scoring="accuracy", l1_ratios=[0.0], use_legacy_attributes=False).fit(
+            X, y
+        )
+    assert max(certificate.relative_gap for certificate in model.certificates_.ravel()) <= 1e-4
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "CSR"])

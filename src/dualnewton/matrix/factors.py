@@ -27,11 +27,12 @@ EPS = float(np.finfo(np.float64).eps)
 """Smallest lift of the diagonal of an indefinite matrix, relative to its largest entry."""
 
 
-def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
+def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None, *, lifted: bool = True) -> Any:
     """Return the lower Cholesky factor of H + D(diagonal), or what a device has instead (``Algebra``); H is overwritten.
 
-    If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal. A matrix
-    with entries that are not numbers, after an overflow, becomes the identity: no multiple would do.
+    If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal; without
+    ``lifted``, None is returned. A matrix with entries that are not numbers, after an overflow, becomes the identity: no multiple
+    would do.
     """
     if (elsewhere := ALGEBRA.get(type(H))) is not None:
         return _factorised_there(elsewhere, H, diagonal)
@@ -48,6 +49,8 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
             factor, failed = by_tiles(H, check)
         if not failed:
             return factor
+        if not lifted:
+            return None
         upper = np.triu_indices(len(H), 1)  # it has been written to
         H[upper] = H.T[upper]
         lift = _next_lift(lift, kept)

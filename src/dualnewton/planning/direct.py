@@ -120,6 +120,16 @@ def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, c
     return classes * costs.d <= tuning.fold_hessian and folds * costs.factor(classes * costs.d) <= sums
 
 
+def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: int) -> bool:
+    """Whether each class has a Hessian of its own, which all folds share: if they cost no more than a few passes of all folds.
+
+    With many features for each row, the curvatures change from value to value, and so often the Hessians are computed again.
+    """
+    costs = Costs.of(data.profile, tuning)
+    every = costs.with_columns(classes * folds).data_pass
+    return classes * costs.sketch(costs.n) <= tuning.fold_class_hessians * every
+
+
 def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> str | None:
     """Return the method of the folds, given the plan of the model of all rows; None if it is planned as for any other model.
 

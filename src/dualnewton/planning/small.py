@@ -277,8 +277,9 @@ def small_plan(
     # Entries of X for which problems are solved on one dense block, at most.
     most = tuning.direct_entries * (tuning.class_blocks if problem.columns > 1 else 1)
     asked, scheme, sparse = tau in ("auto", problem.n), problem.scheme, problem.data.profile.sparse
-    # Models with kinks take their own steps in either way; those of one Hessian share it.
-    apart = scheme == "smoothing" or (scheme is None and _share_hessian(problem))
+    # Models with kinks take their own steps in either way; those of one Hessian share it. Passes over several classes are
+    # products of matrices, which are no faster for several models at a time.
+    apart = scheme == "smoothing" or (scheme is None and (_share_hessian(problem) or problem.columns > 1))
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     several = models > 1 and scheme is None and _share_hessian(problem)

@@ -39,6 +39,9 @@ class Crossovers:
     # Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
     # arithmetic.
     narrowed_entries: int = 1 << 15
+    # Largest number of classes times features for which L-BFGS for several classes goes on from the Hessian of all of them, if
+    # those of single classes are too slow. At 1400 that is factorised in 50 ms, as long as 50 to 100 passes over 1200 rows.
+    joint_classes: int = 2000
     # Ratio of a diagonal entry of the Hessian to their mean from which on its feature is heavy, and the share of the trace of
     # heavy features from which on conjugate gradients are scaled by the diagonal. Where all features are about as frequent,
     # scaling delays the decrease of the gap.

@@ -148,3 +148,33 @@ def test_fewer_examples_than_features_are_solved_on_the_span_of_the_rows(fit_int
     found, general = dn.solve(own, tol=1e-9), dn.solve(own, tol=1e-11, tuning=GENERAL)
     assert found.certificate.relative_gap <= 1e-9
     np.testing.assert_allclose(found.w, general.w, atol=1e-4)
+
+
+def test_a_hessian_that_float32_makes_indefinite_is_summed_in_float64():
+    """Features whose means are large against their spread: the smallest curvatures are below the rounding of the sums."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((400, 200)) + rng.choice([300.0, 2000.0], 200)
+    own = dn.Problem(A, np.resize([1.0, -1.0], 400), losses.Logistic(), lam=1e-3, fit_intercept=True)
+    objective, z = risk.Risk.of(own, Block(own.data, USUAL)), np.zeros(400)
+    assert np.linalg.eigvalsh(objective.hessian(z, np.float32)).min() < 0.0
+    L = np.tril(objective.factor(z, single=True))
+    np.testing.assert_allclose(L @ L.T, objective.hessian(z) + np.diag(objective.ridge), rtol=1e-9)
+
+
+def test_separable_classes_of_a_weak_penalty_are_solved_with_new_hessians():
+    """Σ g_j²/(2λn) exceeds P by orders of magnitude until P is near its minimum; steps from the Hessian at w = 0 do not end."""
+    rng = np.random.default_rng(0)
+    Z = np.exp(rng.standard_normal((150, 100))) * 10.0 ** rng.integers(-2, 5, 100)
+    own = problem(Z, rng.integers(0, K, 150), 1e-4, fit_intercept=True)
+    found = solved(own, tol=1e-4, passes=12)
+    assert own.certify(found.w, found.intercept).relative_gap <= 1e-4
+    left = solved(own, tol=1e-4, passes=12, sizes=Crossovers(joint_classes=0))
+    assert own.certify(left.w, left.intercept).relative_gap > 1e-2, "the Hessians of single classes do not suffice"
+
+
+def test_several_models_are_solved_one_by_one_on_one_block():
+    """Beyond the size at which several models of one column would share passes."""
+    n, d = 4000, 150
+    own = dn.Problem(np.ones((n, d)), np.arange(n) % K, losses.Softmax(K), lam=0.1)
+    assert n * d > 2 * DEFAULT.direct_entries // 5
+    assert small_plan(own, "auto", "auto", 5).family == "classes"

@@ -83,8 +83,9 @@ class _Trail:
     def ahead(self, strength: float) -> list[Result] | None:
         """Return starts on the line through the last two models; None if there are no models.
 
-        With weaker penalties coefficients grow, of separable classes about linearly in log C. A coefficient that would change
-        its sign, or is zero, stays where it is.
+        With weaker penalties coefficients grow, of separable classes about linearly in log C. In a model with zeros, a
+        coefficient that would change its sign, or is zero, stays where it is. In others all coefficients move, and so the margins
+        lie on a line, too: with features far from zero, single coefficients that stay would move all margins.
         """
         if len(self.models) < 2:
             return list(self.models[0]) if self.models else None
@@ -94,7 +95,7 @@ class _Trail:
         found = []
         for old, new in zip(*self.models, strict=True):
             moved = new.w + part * (new.w - old.w)
-            w = np.where(moved * new.w > 0.0, moved, new.w)
+            w = moved if new.w.all() else np.where(moved * new.w > 0.0, moved, new.w)
             found.append(replace(new, w=w, intercept=new.intercept + part * (new.intercept - old.intercept)))
         return found
 

@@ -5,6 +5,9 @@ little from one value to the next and from one fold to another. The Gram matrice
 computed again only when the curvatures have changed too much; the ridge of each value is added before they are factorised. From
 there a few steps of L-BFGS suffice, each of which is one pass over the data for all folds. The models are certified once, when
 the gradients say that their gaps are small. Those that miss ``tol`` are solved together by the usual methods.
+
+The curvature of a row is its mean over the folds that are trained on it. A model predicts rows that it holds out worse: where
+classes are nearly separable, the curvatures of these exceed those of training rows by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -25,18 +28,23 @@ from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature
 from dualnewton.planning.costs import is_small, prepared
-from dualnewton.planning.direct import has_hessian_of_each_fold, keeps_hessian, steps_to_folds
+from dualnewton.planning.direct import (
+    has_hessian_of_each_class,
+    has_hessian_of_each_fold,
+    keeps_hessian,
+    steps_to_folds,
+)
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.row_arrays import some_columns
 from dualnewton.run.result import Result
-from dualnewton.solvers.direct.classes import coupling
+from dualnewton.solvers.direct.classes import coupling, each_solved
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.objective import Objective
 
 WELL_BELOW = 0.5
 """Fraction of the wanted gap at which the steps of a model end: the certificate rounds differently."""
 
-MOST_STEPS, FIRST_STEPS, MOST_PAIRS = 16, 3, 12
+MOST_STEPS, FIRST_STEPS, MOST_PAIRS = 24, 6, 24
 """Most steps of a model, those after which it is given up if their progress promises more than the most, and pairs of L-BFGS."""
 
 SHORTEST = 0.1
@@ -60,6 +68,9 @@ class Neighbours:
         self.c, self.tuning, self.useful = c, tuning, True
         kinds, group = folds.patterns
         self.joint = classes > 1 and has_hessian_of_each_fold(data, len(folds), tuning, classes)
+        # Whether classes that have no joint Hessian share one; each has its own once that turns out to be slow, if this pays.
+        self.shared = classes > 1 and not self.joint
+        self.apart = self.shared and has_hessian_of_each_class(data, len(folds), tuning, classes)
         if self.joint or has_hessian_of_each_fold(data, len(folds), tuning):
             self.groups: list[Any] = [np.flatnonzero(group == k) for k in range(kinds.shape[1])]
             self.kinds = kinds
@@ -93,8 +104,12 @@ class Neighbours:
         results = certified(problems, W, b, session.goal, reason, [model.passes for model in models])
         session.report(results)
         missed = [k for k, result in enumerate(results) if not result.converged]
-        # With a weaker penalty the models of the folds are farther apart: if no step sufficed, no later one will.
-        self.useful = len(missed) < len(results) or not folds
+        # With a weaker penalty the probabilities of the rows differ more from each other, and the models of the folds are
+        # farther apart: if no step sufficed, no later one will.
+        if self.shared and self.apart and missed:
+            self.shared, self.known = False, {}
+        else:
+            self.useful = len(missed) < len(results) or not folds
         nearer = [results[k] if results[k].certificate.relative_gap < FAR else starts[k] for k in missed]
         return session.improved(problems, results, missed, nearer)
 
@@ -127,43 +142,49 @@ class Neighbours:
         return models
 
     def _inverses(self, models: Sequence[_Model], margins: np.ndarray, kinds: np.ndarray) -> list[Inverse]:
-        """Return g ↦ B⁻¹g of each model, given the margins of all models at their starts.
-
-        The margins of the first fold, which are known for the rows that it holds out as well, serve all folds.
-        """
+        """Return g ↦ B⁻¹g of each model, given the margins of all models at their starts."""
         columns, fits = models[0].objective.columns, len(models) // len(kinds)
         found: list[list[Inverse]] = []
         for fit in range(fits):
-            objective = models[fit].objective
-            z = objective.as_margins(some_columns(margins, slice(fit * columns, (fit + 1) * columns)))
-            grams = self._grams(fit, objective, z)
-            found.append([grams.inverse(counts, objective) for counts in kinds])
+            each = range(fit, len(models), fits)
+            Z = [some_columns(margins, slice(k * columns, (k + 1) * columns)) for k in each]
+            grams = self._grams(fit, [models[k].objective for k in each], Z)
+            found.append([grams.inverse(counts, models[fit].objective) for counts in kinds])
         return [found[fit][fold] for fold in range(len(kinds)) for fit in range(fits)]
 
-    def _grams(self, fit: int, objective: Objective, z: np.ndarray) -> _Grams:
-        """Return the Gram matrices of the groups of rows, computed again if the curvatures have changed."""
-        problem = objective.problem
-        rows, S = problem.row_vectors._replace(c=self.c), None
-        if problem.columns == 1:
-            weights = curvature(problem.loss, z, rows)
-        elif self.joint:
-            weights = couplings(problem.loss, z, rows)
-        else:
-            weights, S = coupling(problem.loss, z, rows)
+    def _grams(self, fit: int, objectives: Sequence[Objective], Z: Sequence[np.ndarray]) -> _Grams:
+        """Return the Gram matrices of the groups of rows, computed again if the curvatures have changed.
+
+        The objectives and margins are those of folds, or those of all rows.
+        """
+        first, S = objectives[0], None
+        curved = couplings if self.joint or self.shared else curvature
+        weights: Any = sum(
+            curved(each.problem.loss, each.as_margins(z), each.problem.row_vectors)
+            for each, z in zip(objectives, Z, strict=True)
+        )
+        if len(objectives) > 1:  # the mean of the folds that are trained on a row
+            total = sum(each.problem.c for each in objectives)
+            part = (1.0 if self.c is None else self.data.placed(self.c)) / np.where(total > 0.0, total, 1.0)
+            weights = weights * (part if weights.ndim == 1 else part[:, None])
+        if self.shared:
+            weights, S = coupling(weights, first.columns)
         known = self.known.get(fit)
         if known is not None and keeps_hessian(known.weights, weights, self.tuning):
             return known
-        sums = [self._gram(weights if own is None else weights[own], own, objective) for own in self.groups]
+        sums = [self._gram(weights if own is None else weights[own], own, first) for own in self.groups]
         self.known[fit] = _Grams(weights, sums, S)
         return self.known[fit]
 
     def _gram(self, weights: np.ndarray, rows: np.ndarray | None, objective: Objective) -> np.ndarray:
-        """Return the Gram matrix of a group of rows; that of several classes jointly, if there are weights for each two."""
+        """Return the Gram matrix of a group of rows: those of several classes, or a joint one, if they do not share one."""
         free, K = objective.problem.fit_intercept, objective.columns
         if weights.ndim == 1:
             return self.data.weighted_gram(weights, rows, intercept=free)
-        pairs = (self.data.weighted_gram(np.ascontiguousarray(own), rows, intercept=free) for own in weights.T)
-        H = coupled(pairs, K)
+        sums = (self.data.weighted_gram(np.ascontiguousarray(own), rows, intercept=free) for own in weights.T)
+        if not self.joint:
+            return np.stack(list(sums))
+        H = coupled(sums, K)
         if free:  # along equal intercepts, where the gradient is zero, the curvature is zero
             H[:, -1, :, -1] += float(H[:, -1, :, -1].trace()) / K**2 or 1.0
         return H.reshape(objective.ridge.size, -1)
@@ -171,7 +192,7 @@ class Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class _Grams:
-    """Gram matrices of groups of rows with the given curvatures; S⁻¹ if one of them serves all classes."""
+    """Gram matrices of groups of rows with the given curvatures, one for each class or one; S⁻¹ if that serves all classes."""
 
     weights: np.ndarray
     each: list[np.ndarray]
@@ -192,6 +213,9 @@ class _Grams:
         for count, gram in zip(counts[1:], self.each[1:], strict=True):
             if count:
                 H += gram if count == 1.0 else count * gram
+        if H.ndim > 2:
+            factors = [factorised(own, objective.column_ridge) for own in H]
+            return lambda g: each_solved(factors, g)
         if self.S is None:
             factor = factorised(H, objective.ridge)
             return lambda g: solved(factor, g)

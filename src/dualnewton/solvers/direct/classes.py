@@ -6,7 +6,8 @@ matrices, each of which costs several passes. Two approximations take fewer:
 1. At w = 0 all Q_i are equal, and Σ c_i Q_i ⊗ ã_i ã_iᵀ = S ⊗ G with one Gram matrix G. Elsewhere Q_i is replaced by w_i S, with
    w_i = tr Q_i and S the mean of all Q_i, of trace one. The steps begin with this matrix.
 2. Where these need many passes, the probabilities of the rows differ too much. The Hessians of single classes, H_k = Σ c_i p_ik
-   (1 − p_ik) ã_i ã_iᵀ + ridge, take K Gram matrices; small problems use H itself.
+   (1 − p_ik) ã_i ã_iᵀ + ridge, take K Gram matrices; small problems use H itself, and so do larger ones for which the decrease of
+   the gap says that those of single classes will not suffice, such as separable classes with a weak penalty.
 
 Every column sum of W and of the gradient is zero: neither the losses nor their gradients change if a vector is added to the
 coefficients of all classes, and the penalty is least if these sum to zero.
@@ -14,14 +15,12 @@ coefficients of all classes, and the penalty is least if these sum to zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
-from dualnewton.losses.base import Loss
 from dualnewton.losses.softmax import class_weights
-from dualnewton.matrix import RowVectors
 from dualnewton.matrix.factors import solved
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
@@ -62,16 +61,21 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
     x, steps = risk.vector(w, b), 0
     # Rounding errors in float32 change g by about their size times ‖X‖‖R‖, where ‖R‖² is at most 2nP.
     noise = (NOISE * problem.data.norm) ** 2 / (problem.lam * problem.n)
+    few = problem.columns * problem.d <= block.crossovers.joint_classes
     narrow = noise <= NOTICED * goal and risk.rows.size >= block.crossovers.narrowed_entries
     for own in (risk.narrowed(), risk) if narrow else (risk,):
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
-        inverse, first = shared(own, at.margins, alike=alike), own.gap(at)
+        inverse, first, since = shared(own, at.margins, alike=alike), own.gap(at), steps
         while True:
             at, taken, last = quasi_newton(own, at, goal, inverse, most - steps, pairs, passes, limits.deadline)
             steps += taken
-            missing = further(first, own.gap(at), goal * abs(at.value), steps) if steps >= PATIENCE else 1.0
-            if last or missing > most - steps or limits.is_late():
+            observed = steps - since
+            missing = further(first, own.gap(at), goal * abs(at.value), observed) if observed >= PATIENCE else 1.0
+            slow = missing > most - steps
+            if last or steps >= most or (slow and (whole or not few)) or limits.is_late():
                 break
+            if slow:
+                whole, first, since = True, own.gap(at), steps
             inverse = partial(solved, own.factor(at.margins, single=True)) if whole else each(own, at.margins)
         x, alike = at.x, False
         if not last or is_close(own, at, goal):
@@ -93,7 +97,7 @@ def shared(risk: Risk, margins: np.ndarray, *, alike: bool) -> Inverse:
             _inverse(pairs / trace, K),
         )
     else:
-        weights, inverse = coupling(risk.loss, margins, vectors)
+        weights, inverse = coupling(couplings(risk.loss, margins, vectors), K)
     factor = risk.factor_of(weights, (K - 1) * risk.ridge[: risk.size])
 
     def apply(q: np.ndarray) -> np.ndarray:
@@ -102,11 +106,13 @@ def shared(risk: Risk, margins: np.ndarray, *, alike: bool) -> Inverse:
     return apply
 
 
-def coupling(loss: Loss, margins: np.ndarray, rows: RowVectors) -> tuple[np.ndarray, np.ndarray]:
-    """Return c_i tr Q_i of all rows, and S⁻¹, up to the vector of ones, along which no gradient lies."""
-    products = couplings(loss, margins, rows)
+def coupling(products: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return c_i tr Q_i of all rows, and S⁻¹, up to the vector of ones, along which no gradient lies.
+
+    ``products`` are the couplings of the K classes in each row (``objective.row_sums.couplings``).
+    """
     pairs = products.sum(axis=0)
-    return 2.0 * products.sum(axis=1), _inverse(pairs / (2.0 * float(pairs.sum())), loss.columns)
+    return 2.0 * products.sum(axis=1), _inverse(pairs / (2.0 * float(pairs.sum())), K)
 
 
 def _inverse(pairs: np.ndarray, K: int) -> np.ndarray:
@@ -121,11 +127,11 @@ def each(risk: Risk, margins: np.ndarray) -> Inverse:
     ridge = risk.ridge[: risk.size]
     diagonals = np.ascontiguousarray(curvature(risk.loss, margins, risk.vectors).T)
     factors = [risk.factor_of(own, ridge) for own in diagonals]
+    return lambda q: each_solved(factors, q)
 
-    def apply(q: np.ndarray) -> np.ndarray:
-        steps = np.array(
-            [solved(factor, own) for factor, own in zip(factors, q.reshape(len(factors), -1), strict=True)]
-        )
-        return (steps - steps.mean(axis=0)).ravel()
 
-    return apply
+def each_solved(factors: Sequence[np.ndarray], q: np.ndarray) -> np.ndarray:
+    """Return H_k⁻¹ q_k for every class, less the mean of the classes, given the factors of H_k."""
+    parts = q.reshape(len(factors), -1)
+    steps = np.array([solved(factor, own) for factor, own in zip(factors, parts, strict=True)])
+    return (steps - steps.mean(axis=0)).ravel()

@@ -25,9 +25,6 @@ OBSERVED, PATIENCE = 8, 32
 """Steps over which the decrease of the gap is measured, that of L-BFGS being uneven, and steps after which the method is given up
 where the limit is too low for the expected number of further steps."""
 
-FAR = 30.0
-"""Gap relative to P from which a point is far from the minimum."""
-
 Pairs = list[tuple[np.ndarray, np.ndarray, float]]
 """Steps s, the differences y of the gradients at their ends, and the products sᵀy."""
 
@@ -89,7 +86,7 @@ def quasi_newton(
     gaps = [risk.gap(at)]
     while gaps[-1] > goal * abs(at.value):
         late = len(gaps) > most or time.perf_counter() > deadline
-        if late or _is_slow(gaps, goal, abs(at.value), most, price):
+        if late or _is_slow(gaps, goal * abs(at.value), price):
             return at, len(gaps) - 1, False
         found, stuck = step(risk, at, _corrected(inverse, pairs, -at.gradient))
         if stuck:
@@ -103,14 +100,12 @@ def quasi_newton(
     return at, len(gaps) - 1, True
 
 
-def _is_slow(gaps: list[float], goal: float, value: float, most: int, price: float) -> bool:
-    """Whether more than ``price`` further steps are expected, or, still far from the minimum, more than the limit allows.
+def _is_slow(gaps: list[float], goal: float, price: float) -> bool:
+    """Whether more than ``price`` further steps are expected.
 
-    Far from the minimum a new Hessian helps little: the probabilities of most rows will change.
+    That a gap exceeds P by far says little: with a weak penalty that is so at points near the minimum, too.
     """
-    if gaps[-1] > FAR * value:
-        return len(gaps) > PATIENCE and further(gaps[0], gaps[-1], goal * value, len(gaps) - 1) > most + 1 - len(gaps)
-    return len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], goal * value, OBSERVED) > price
+    return len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], goal, OBSERVED) > price
 
 
 def further(first: float, gap: float, goal: float, steps: int) -> float:

@@ -287,8 +287,12 @@ def _factor(hessian: Callable[[type], np.ndarray], ridge: np.ndarray, *, single:
         H = hessian(np.float32)
         diagonal = H.diagonal() + ridge
         if np.isfinite(diagonal).all():
-            factor = factorised(H, ridge)
-            # L_jj²/H_jj is the part of feature j that the features before it do not explain.
-            if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all():
+            factor = factorised(H, ridge, lifted=False)
+            # L_jj²/H_jj is the part of feature j that the features before it do not explain. Rounding errors of features that
+            # are nearly combinations of others, such as those with large means, can make H indefinite.
+            if (
+                factor is not None
+                and (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all()
+            ):
                 return factor
     return factorised(hessian(np.float64), ridge)
