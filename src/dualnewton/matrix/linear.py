@@ -175,7 +175,10 @@ def transposed(X: Matrix) -> Matrix:
 
 
 def multiplied(X: Matrix) -> Callable[[np.ndarray], np.ndarray]:
-    """Return v ↦ Xv for vectors and matrices v. (SciPy's ``@`` takes a microsecond to find its function for a vector.)"""
+    """Return v ↦ Xv for vectors and matrices v.
+
+    SciPy's ``@`` takes a microsecond to find its function for a vector, which is private: ``@`` replaces it where it is missing.
+    """
     of_vector = getattr(X, "_matmul_vector", X.__matmul__)
     return lambda v: np.asarray(of_vector(v) if v.ndim == 1 else X @ v)
 
