@@ -29,8 +29,9 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._compiler import address_of, call_address, compiled_for
 from dualnewton.kernels._jit import address_function, lean
 from dualnewton.kernels._memory import array_at
-from dualnewton.kernels.gram import block_margins, block_update, gather_and_gram
+from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.rows import Rows
+from dualnewton.kernels.thin import block_margins, block_update
 
 POINTERS = 4
 """Number of addresses at the beginning of ``stored``."""
