@@ -142,8 +142,9 @@ def ahead(monkeypatch):
 
 def test_the_command_prepares_every_kernel(ahead):
     assert {kernel for kernel, *_ in ahead if isinstance(kernel, Kernel)} == all_kernels()
-    # Dense and CSR rows, in two precisions.
-    assert len([kinds for kinds in ahead if not isinstance(kinds[0], Kernel)]) == 4
+    assert (
+        len([kinds for kinds in ahead if not isinstance(kinds[0], Kernel)]) == 6
+    )  # dense, for one model and several, and CSR, in two precisions
 
 
 def test_the_command_compiles_every_loss_that_is_kept_on_disk():

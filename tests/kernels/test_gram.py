@@ -21,12 +21,12 @@ RAGGED = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 0, 17, 33, 64)
 WIDE = gram._TILE // 16  # columns of one tile of a set of sixteen rows
 COLUMNS = (1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 131)
 AT_TILE_BOUNDARIES = (WIDE - 1, WIDE, WIDE + 1, WIDE + 4, 2 * WIDE, 2 * WIDE + 9)
-EPS = np.finfo(np.float64).eps
+EPS, NARROW_EPS = np.finfo(np.float64).eps, np.finfo(np.float32).eps
 
 
 @kernel_function
-def _grams(functions, stored, first, last, indices, starts, out):
-    sets.grams(functions.grams, stored, 0, first, last, indices, starts, out)
+def _grams(functions, stored, first, last, horizon, indices, starts, out, limit):
+    sets.grams(functions.grams, stored, 0, first, last, horizon, indices, starts, out, limit)
 
 
 @kernel_function
@@ -39,22 +39,22 @@ def _update(functions, stored, S, H, W, limits, gradient):
     sets.update(functions.update, stored, 0, 0, S, H, W, W, limits, gradient)
 
 
-def reached(A, gathered):
+def reached(A, gathered, models=1):
     """The functions for dense rows, and what they need to know of these and of the room for some of them."""
     rows = Rows.of(A)
-    return sets.functions_for(rows, gathered), sets.described(rows, A.shape[1], gathered)
+    return sets.functions_for(rows, gathered, models), sets.described(rows, A.shape[1], gathered)
 
 
-def gather_and_gram(A, indices, starts, first, last, rows, grams):
-    _grams(*reached(A, rows[None]), first, last, indices, starts, grams)
+def gather_and_gram(A, indices, starts, first, last, rows, grams, horizon, limit):
+    _grams(*reached(A, rows[None]), first, last, horizon, indices, starts, grams, limit)
 
 
 def block_margins(rows, t, W, U):
-    _margins(*reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None]), np.arange(t), W, U)
+    _margins(*reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None], len(W)), np.arange(t), W, U)
 
 
 def block_update(rows, t, H, W):
-    stored = reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None])
+    stored = reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None], len(W))
     _update(*stored, np.arange(t), H, W, np.zeros((4, 0)), NONE)
 
 
@@ -66,7 +66,7 @@ def draw(sizes, d, dtype=np.float64, seed=0):
     return A, rng.integers(0, len(A), size=starts[-1]), starts
 
 
-def produce(A, indices, starts, cuts=(), make_rows=room_for_rows):
+def produce(A, indices, starts, cuts=(), horizon=0, limit=0.0, make_rows=room_for_rows):
     """Produce all sets, cut into ranges; what the kernel must leave alone stays NaN."""
     number, size = len(starts) - 1, int(np.diff(starts).max())
     rows, width = make_rows(number, size, A.shape[1], A.dtype), padded(size)
@@ -74,11 +74,11 @@ def produce(A, indices, starts, cuts=(), make_rows=room_for_rows):
     rows[:] = np.nan
     bounds = [0, *cuts, number]
     for first, last in itertools.pairwise(bounds):
-        gather_and_gram(A, indices, starts, first, last, rows[first:last], grams[first:last])
+        gather_and_gram(A, indices, starts, first, last, rows[first:last], grams[first:last], horizon, limit)
     return rows, grams
 
 
-def assert_is_gram(A, indices, starts, rows, grams):
+def assert_is_gram(A, indices, starts, rows, grams, eps=EPS):
     d = A.shape[1]
     for s in range(len(starts) - 1):
         block = A[indices[starts[s] : starts[s + 1]]].astype(np.float64)
@@ -87,7 +87,7 @@ def assert_is_gram(A, indices, starts, rows, grams):
         np.testing.assert_array_equal(grams[s, :t, :t], grams[s, :t, :t].T)
         # |computed − exact| ≤ d ε |A_S||A_S|ᵀ for any order of summation, and NumPy's own sum errs as much
         error = np.abs(grams[s, :t, :t] - block @ block.T)
-        assert np.all(error <= 2 * d * EPS * (np.abs(block) @ np.abs(block).T))
+        assert np.all(error <= 2 * d * eps * (np.abs(block) @ np.abs(block).T))
         assert np.all(np.isnan(rows[s, t:]))
         assert np.all(np.isnan(rows[s, :t, d:]))
         assert np.all(np.isnan(grams[s, padded(t) :]))
@@ -99,6 +99,38 @@ def assert_is_gram(A, indices, starts, rows, grams):
 def test_ragged_sets_agree_with_numpy(d, dtype):
     A, indices, starts = draw(RAGGED, d, dtype)
     assert_is_gram(A, indices, starts, *produce(A, indices, starts))
+
+
+@pytest.mark.parametrize("d", [*COLUMNS, 12, 20, 100, *AT_TILE_BOUNDARIES])
+def test_float32_rows_may_be_summed_in_float32(d):
+    A, indices, starts = draw(RAGGED, d, np.float32)
+    rows, grams = produce(A, indices, starts, limit=np.inf)
+    assert rows.dtype == np.float32
+    assert_is_gram(A, indices, starts, rows, grams, NARROW_EPS)
+    if d >= 31:  # whole vectors of eight: it is float32 that was tested
+        with pytest.raises(AssertionError):
+            assert_is_gram(A, indices, starts, rows, grams)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e-12, 3e-3, 30.0, 1e15, 1e25])
+def test_sets_too_long_or_too_short_for_float32_are_summed_in_float64(size):
+    """Beyond the limit its errors would show, and squares of its largest and smallest numbers it cannot hold."""
+    A, indices, starts = draw((8, 5, 1), 64, np.float32)
+    A, limit = (size * A).astype(np.float32), 1000.0 * 64
+    rows, grams = produce(A, indices, starts, limit=limit)
+    exact = size not in (3e-3,)
+    assert_is_gram(A, indices, starts, rows, grams, EPS if exact else NARROW_EPS)
+    if not exact:
+        assert not np.array_equal(grams[0], produce(A, indices, starts)[1][0])
+
+
+def test_the_limit_is_of_each_set():
+    A, indices, starts = draw((4, 4), 64, np.float32)
+    A = A.copy()
+    A[indices[5]] *= 1e4
+    exact, mixed = (produce(A, indices, starts, limit=limit)[1] for limit in (0.0, 1e4))
+    assert not np.array_equal(mixed[0], exact[0])
+    np.testing.assert_array_equal(mixed[1], exact[1])
 
 
 @pytest.mark.parametrize("d", AT_TILE_BOUNDARIES)
@@ -124,20 +156,21 @@ def test_the_check_sees_one_wrong_product_and_one_wrong_row():
         assert_is_gram(A, indices, starts, rows, grams)
 
 
+@pytest.mark.parametrize("limit", [0.0, 1e4])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [5, 131, WIDE + 9])
-def test_no_bit_depends_on_the_cuts_or_the_layout(d, dtype):
+def test_no_bit_depends_on_the_cuts_the_horizon_or_the_layout(d, dtype, limit):
     A, indices, starts = draw(RAGGED, d, dtype)
     number = len(RAGGED)
-    rows, grams = produce(A, indices, starts)
+    rows, grams = produce(A, indices, starts, limit=limit)
     variants = (
         {"cuts": tuple(range(1, number))},
         {"cuts": (3, 4, 11)},
-        {"cuts": (7,)},
+        {"cuts": (7,), "horizon": number},
         {"make_rows": lambda *shape: np.empty(shape[:3], shape[3])},
     )
     for variant in variants:
-        other_rows, other_grams = produce(A, indices, starts, **variant)
+        other_rows, other_grams = produce(A, indices, starts, limit=limit, **variant)
         np.testing.assert_array_equal(other_rows[:, :, :d], rows[:, :, :d])
         np.testing.assert_array_equal(other_grams, grams)
 

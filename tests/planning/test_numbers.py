@@ -75,7 +75,7 @@ def test_a_number_in_the_planner_would_be_seen():
 
 ALLOWED = {
     "rounding: what is smaller is none, a diagonal is increased by so much, digits were lost by cancellation": """
-        CANCELLED CURVED DEPENDENT EXACT FINEST FLAT LEAST_VARIANCE LEVEL LIFT LITTLE LIFTS LOOSEST MARGINS
+        CANCELLED CURVED DEPENDENT EXACT FINEST FLAT FLOAT32_RATIO LEAST_VARIANCE LEVEL LIFT LITTLE LIFTS LOOSEST MARGINS
         NARROW_ROUNDING NEGLIGIBLE NOISE NOTHING OUTSIDE RESIDUALS ROUNDED ROUNDING SAME SETTLED SHORTEST SINGLE SINGULAR
         SMALL_PART SNAP SPANNED TIE RIGHT TIGHTEST TINY TOLERANCE TRUSTED ZERO""",
     "counts that end a loop, and trials in vain after which the rest is rounding": """

@@ -7,11 +7,12 @@ them. Each claims pieces of the index block in order, as long as buffer slots ar
 that ``leads``, the only one if there are no others, also does the second stage of the pieces in order, as soon as they are ready.
 They coordinate through an array of shared atomic ``counters``.
 
-    rounds(functions, stored, indices, starts, grams, counters, leads, room, models, loss)
+    rounds(functions, stored, indices, starts, grams, limit, counters, leads, room, models, loss)
 
 ``functions`` read the rows, whose addresses are in ``stored``, so that one compilation of the rounds serves all storages
 (:mod:`dualnewton.kernels.sets`). ``grams`` (slots, sets, τ, τ) and, for dense data, gathered rows (slots, sets, τ, ≥ d) are the
 output of the first stage. For CSR data gathered rows (slots, 1, 1, d) hold one expanded row at a time, and zeros otherwise.
+Gram blocks of dense float32 rows are summed in float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
 """
 
 from __future__ import annotations
@@ -107,17 +108,18 @@ def _claim(counters, pieces, slots):
 
 
 @lean_call
-def _make_ready(functions, stored, indices, starts, grams, counters, piece):
+def _make_ready(functions, stored, indices, starts, grams, limit, counters, piece):
     """Do the first stage of a piece and set its flag."""
     slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
     first, slot = piece * ahead, piece % slots
     last = least(total, first + ahead)
-    sets.grams(functions.grams, stored, slot, first, last, indices, starts, grams[slot])
+    horizon = total if slots == 1 else 0  # with several slots another thread may produce the next piece
+    sets.grams(functions.grams, stored, slot, first, last, horizon, indices, starts, grams[slot], limit)
     atomic.store(counters, READY + piece, 1)
 
 
 @lean_call
-def _rounds(functions, stored, indices, starts, grams, counters, leads, room, models, loss):
+def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, room, models, loss):
     slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
     pieces, piece = -(-total // ahead), 0
     while piece < pieces if leads else atomic.load(counters, TAKEN) < pieces:
@@ -132,7 +134,7 @@ def _rounds(functions, stored, indices, starts, grams, counters, leads, room, mo
         else:
             claimed = _claim(counters, pieces, slots)
             if claimed >= 0:
-                _make_ready(functions, stored, indices, starts, grams, counters, claimed)
+                _make_ready(functions, stored, indices, starts, grams, limit, counters, claimed)
             else:
                 atomic.yield_thread()
 

@@ -139,7 +139,7 @@ def _times(G, t, work, x, out):
     for p in range(0, t, LANES):
         total = zeros()
         for j in range(t):
-            total = fma(load(G, j * width + p), spread(work[x, j]), total)
+            total = fma(load(G, j * width + p, total), spread(work[x, j]), total)
         store(work, out * work.shape[1] + p, total)
 
 
@@ -169,8 +169,8 @@ def _newton_step(G, c, beta, t, work, B):
     for i in range(t):
         k_i = spread(work[K, i])
         for p in range(i // LANES * LANES, t, LANES):
-            scaled = fma(load(G, i * width + p), k_i, zeros())
-            store(B, i * width + p, fma(scaled, load(work, k + p), zeros()))
+            scaled = fma(load(G, i * width + p, k_i), k_i, zeros())
+            store(B, i * width + p, fma(scaled, load(work, k + p, k_i), zeros()))
         B[i, i] += 1.0
     if not eliminate(B, t, work):
         return False
@@ -195,7 +195,7 @@ def eliminate(B, t, work):
             factors = spread(factor)
             for p in range(i // LANES * LANES, t, LANES):
                 place = i * width + p
-                store(B, place, fma(load(B, j * width + p), factors, load(B, place)))
+                store(B, place, fma(load(B, j * width + p, factors), factors, load(B, place, factors)))
             work[Q, i] += factor * work[Q, j]
     for i in range(t - 1, -1, -1):
         x = work[Q, i] = work[Q, i] * work[STEP, i]

@@ -114,13 +114,13 @@ def margins(data, columns, starts, first, last, W, blas, room, Z):
                         prefetch(W, soon)
                         prefetch(W, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * K + k
-                        u0 = fma(load_lanes(W, place), value, u0)
+                        u0 = fma(load_lanes(W, place, u0), value, u0)
                         if two:
-                            u1 = fma(load_lanes(W, place + LANES), value, u1)
+                            u1 = fma(load_lanes(W, place + LANES, u0), value, u1)
                         if three:
-                            u2 = fma(load_lanes(W, place + 2 * LANES), value, u2)
+                            u2 = fma(load_lanes(W, place + 2 * LANES, u0), value, u2)
                         if four:
-                            u3 = fma(load_lanes(W, place + 3 * LANES), value, u3)
+                            u3 = fma(load_lanes(W, place + 3 * LANES, u0), value, u3)
                     store(room, k, u0)
                     if two:
                         store(room, k + LANES, u1)
@@ -191,21 +191,21 @@ def gather(data, columns, starts, first, last, at, R, blas, room, G, cached):
                 for k in range(0, M, 4 * LANES):
                     two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
                     furthest, own = least(M - k, 4 * LANES) - 1, room.shape[1] + k
-                    u0 = load_lanes(room, own)
-                    u1 = load_lanes(room, own + LANES * two)
-                    u2 = load_lanes(room, own + 2 * LANES * three)
-                    u3 = load_lanes(room, own + 3 * LANES * four)
+                    u0 = load_lanes(room, own, zeros())
+                    u1 = load_lanes(room, own + LANES * two, u0)
+                    u2 = load_lanes(room, own + 2 * LANES * three, u0)
+                    u3 = load_lanes(room, own + 3 * LANES * four, u0)
                     for p in row.entries(starts, i):
                         soon = np.intp(columns[least(p + AHEAD, end)]) * M + k
                         prefetch(G, soon)
                         prefetch(G, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k
-                        store(G, place, fma(value, u0, load_lanes(G, place)))
+                        store(G, place, fma(value, u0, load_lanes(G, place, u0)))
                         if two:
-                            store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES)))
+                            store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES, u0)))
                         if three:
-                            store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES)))
+                            store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES, u0)))
                         if four:
-                            store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES)))
+                            store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES, u0)))
 
     return dense if data.ndim == 2 else sparse

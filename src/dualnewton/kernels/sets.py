@@ -3,7 +3,7 @@
 The rounds (:mod:`dualnewton.kernels.blocks`) are thus compiled once for all storages and types of data; a set of rows costs three
 calls, of a few nanoseconds each. The functions are
 
-    grams(..., slot, first, last, indices, starts, out)
+    grams(..., slot, first, last, horizon, indices, starts, out, limit)
         gather the rows of the sets first, …, last-1 if dense and write their Gram blocks to ``out``
     margins(..., slot, place, S, w, out)
         out[i, k] = a_iᵀw_k for the rows of a set S
@@ -31,7 +31,7 @@ from dualnewton.kernels._jit import address_function, lean
 from dualnewton.kernels._memory import array_at
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.rows import Rows
-from dualnewton.kernels.thin import block_margins, block_update
+from dualnewton.kernels.thin import block_margins, block_update, margins_of_model, update_of_model
 
 POINTERS = 4
 """Number of addresses at the beginning of ``stored``."""
@@ -41,7 +41,7 @@ N, FEATURES, ENTRIES, SLOTS, SETS, SIZE, WIDTH = range(POINTERS, POINTERS + 7)
 
 VECTOR, MATRIX, INDICES = float64[::1], float64[:, ::1], int64[::1]
 AT = INDICES, intp, intp  # stored, slot, place
-GRAMS = (INDICES, intp, intp, intp, INDICES, INDICES, float64[:, :, ::1])
+GRAMS = (INDICES, intp, intp, intp, intp, INDICES, INDICES, float64[:, :, ::1], float64)
 MARGINS = (*AT, INDICES, MATRIX, MATRIX)
 UPDATE = (*AT, INDICES, MATRIX, MATRIX, MATRIX, MATRIX, uintp[::1])
 """Types of the arguments of the three functions, after the pointers."""
@@ -62,16 +62,18 @@ def described(rows: Rows, d: int, gathered: np.ndarray) -> np.ndarray:
     return np.array([array.ctypes.data for array in arrays] + list(shape), dtype=np.int64)
 
 
-def functions_for(rows: Rows, gathered: np.ndarray) -> SetFunctions:
-    """Compile the functions for the storage of these rows, or load them."""
-    indices = [None, None] if rows.data.ndim == 2 else [rows.columns.dtype, rows.starts.dtype]
-    return _compiled(rows.data.dtype, *indices, gathered.dtype)
+def functions_for(rows: Rows, gathered: np.ndarray, models: int) -> SetFunctions:
+    """Compile the functions for the storage of these rows and the number of models, or load them."""
+    is_dense = rows.data.ndim == 2
+    indices = [None, None] if is_dense else [rows.columns.dtype, rows.starts.dtype]
+    return _compiled(is_dense and models == 1, rows.data.dtype, *indices, gathered.dtype)
 
 
 @lru_cache(maxsize=32)
-def _compiled(*dtypes: np.dtype[Any] | None) -> SetFunctions:
+def _compiled(alone: bool, *dtypes: np.dtype[Any] | None) -> SetFunctions:
+    """Compile the functions for these types; ``alone`` says that there is one model on dense rows."""
     pointers = [types.voidptr if dtype is None else types.CPointer(numba.from_dtype(dtype)) for dtype in dtypes]
-    functions = _SPARSE if dtypes[1] else _DENSE
+    functions = _SPARSE if dtypes[1] else _ALONE if alone else _DENSE
     made = [compiled_for(f, (*pointers, *kinds)) for f, kinds in zip(functions, (GRAMS, MARGINS, UPDATE), strict=True)]
     return SetFunctions(*(np.uintp(address_of(each)) for each in made))
 
@@ -86,9 +88,11 @@ def _shape(stored):
 
 
 @address_function
-def _dense_grams(data, columns, row_starts, gathered, stored, slot, first, last, indices, starts, out):
+def _dense_grams(
+    data, columns, row_starts, gathered, stored, slot, first, last, horizon, indices, starts, out, limit
+):  # fmt: skip
     A, room = array_at(data, (stored[N], stored[FEATURES])), array_at(gathered, _shape(stored))
-    gather_and_gram(A, indices, starts, first, last, room[slot], out)
+    gather_and_gram(A, indices, starts, first, last, room[slot], out, horizon, limit)
 
 
 @address_function
@@ -106,11 +110,27 @@ def _dense_update(
         row.follow(A, columns, row_starts, S, 0, S.size, w_bar[k], w[k], limits, gradient)
 
 
+@address_function
+def _alone_margins(data, columns, row_starts, gathered, stored, slot, place, S, w, out):
+    margins_of_model(array_at(gathered, _shape(stored))[slot, place], S.size, w, out)
+
+
+@address_function
+def _alone_update(
+    data, columns, row_starts, gathered, stored, slot, place, S, h, w_bar, w, limits, gradient
+):  # fmt: skip
+    A = array_at(data, (stored[N], stored[FEATURES]))
+    update_of_model(array_at(gathered, _shape(stored))[slot, place], S.size, h, w_bar)
+    row.follow(A, columns, row_starts, S, 0, S.size, w_bar[0], w[0], limits, gradient)
+
+
 # CSR rows: the array for gathered rows has one dense row per slot, zero between uses --------------------------------------------
 
 
 @address_function
-def _sparse_grams(data, columns, row_starts, gathered, stored, slot, first, last, indices, starts, out):
+def _sparse_grams(
+    data, columns, row_starts, gathered, stored, slot, first, last, horizon, indices, starts, out, limit
+):  # fmt: skip
     values, places = array_at(data, stored[ENTRIES]), array_at(columns, stored[ENTRIES])
     begins = array_at(row_starts, stored[N] + 1)
     spread = array_at(gathered, _shape(stored))[slot, 0, 0]
@@ -149,6 +169,7 @@ def _sparse_update(
 
 
 _DENSE = _dense_grams, _dense_margins, _dense_update
+_ALONE = _dense_grams, _alone_margins, _alone_update
 _SPARSE = _sparse_grams, _sparse_margins, _sparse_update
 
 
@@ -178,10 +199,11 @@ def _call(kinds: Any, *given: Any) -> Any:
 
 @intrinsic
 def grams(
-    typingctx: Any, address: Any, stored: Any, slot: Any, first: Any, last: Any, indices: Any, starts: Any, out: Any
-) -> Any:
-    """Gather the rows of the sets first, …, last-1 if dense and write their Gram blocks."""
-    return _call(GRAMS, stored, slot, first, last, indices, starts, out)
+    typingctx: Any, address: Any, stored: Any, slot: Any, first: Any, last: Any, horizon: Any, indices: Any,
+    starts: Any, out: Any, limit: Any,
+) -> Any:  # fmt: skip
+    """Gather the rows of the sets first, …, last-1 if dense and write their Gram blocks; prefetch sets below ``horizon``."""
+    return _call(GRAMS, stored, slot, first, last, horizon, indices, starts, out, limit)
 
 
 @intrinsic

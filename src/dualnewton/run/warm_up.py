@@ -80,6 +80,9 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
             name = f"{storage} {dtype}: rounds of blocks, {what}"
             yield Step(f"{name}, minibatch SDCA", partial(_rounds, X, loss, 2, separable_rounds=True))
             yield Step(f"{name}, SDNA", partial(_rounds, X, loss, 2))
+        if storage != "csr":
+            what = f"{storage} {dtype}: rounds of blocks, several models"
+            yield Step(what, partial(_rounds, X, SMOOTH[0], 2, models=2))
 
 
 def _matrix(storage: str, dtype: str) -> Any:
@@ -87,11 +90,11 @@ def _matrix(storage: str, dtype: str) -> Any:
     return sp.csr_array(X) if storage == "csr" else X
 
 
-def _rounds(X: Any, loss: Loss, tau: int, **options: bool) -> None:
+def _rounds(X: Any, loss: Loss, tau: int, *, models: int = 1, **options: bool) -> None:
     from dualnewton.solvers.dual.compiled import CompiledEngine
 
-    problem = Problem(X, np.ones(2), loss, lam=1.0)
-    CompiledEngine([problem], Shuffled(2, tau), [np.zeros(2)], **{"separable_rounds": False} | options)
+    problems = [Problem(X, np.ones(2), loss, lam=1.0)] * models
+    CompiledEngine(problems, Shuffled(2, tau), [np.zeros(2)] * models, **{"separable_rounds": False} | options)
 
 
 def _passes(X: Any) -> None:

@@ -109,7 +109,7 @@ def test_rounding_has_the_last_word():
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 @pytest.mark.parametrize("lam", [1e-1, 1e-2])
 def test_float32_rows_are_solved_as_tightly_as_float64(loss, lam):
-    """Rows are stored in float32, products are summed in float64: a gap far below the rounding of float32 in as many epochs."""
+    """Gram blocks are summed in float32, what a run converges to is not: a gap far below its rounding in as many epochs."""
     narrow = make(loss, lam=lam, dtype=np.float32, fit_intercept=True)
     wide = dn.Problem(narrow.X.astype(np.float64), narrow.y, loss, lam=lam, fit_intercept=True)
     settings = {"tau": 8, "tol": 1e-12, "random_state": 0}
@@ -118,6 +118,16 @@ def test_float32_rows_are_solved_as_tightly_as_float64(loss, lam):
     assert one.status is Status.CONVERGED
     assert_certificate_is_true(narrow, one)
     assert one.n_epochs == pytest.approx(other.n_epochs, rel=0.02)
+
+
+def test_where_float32_will_do_for_gram_blocks_follows_from_the_curvature():
+    plain = engine_of(make(dtype=np.float32)).limit
+    assert engine_of(make(dtype=np.float32, lam=0.002)).limit == pytest.approx(0.1 * plain)
+    weighted = make(dtype=np.float32, weights=True)
+    assert engine_of(weighted).limit == pytest.approx(plain / weighted.c.max())
+    assert engine_of(make(losses.SmoothHinge(0.5), dtype=np.float32)).limit == pytest.approx(
+        plain * losses.SmoothHinge(0.5).gamma / losses.Logistic().gamma
+    )
 
 
 # Equal bits ------------------------------------------------------------------------------------------------------------

@@ -56,22 +56,22 @@ class Pipeline:
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, padded(size), padded(size)))
         self.stored = sets.described(self.rows, self.d, self.gathered)
 
-    def prepare(self, block: IndexBlock, models: Models, loss: Any) -> None:
+    def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
-        self.functions = sets.functions_for(self.rows, self.gathered)
-        blocks.rounds.prepare(*self._arguments(block), True, blocks.Room.of(1, models.y), models, loss)
+        self.functions = sets.functions_for(self.rows, self.gathered, len(models.w))
+        blocks.rounds.prepare(*self._arguments(block, limit), True, blocks.Room.of(1, models.y), models, loss)
 
-    def _arguments(self, block: IndexBlock) -> tuple[Any, ...]:
+    def _arguments(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
-        return (self.functions, self.stored, block.indices, block.starts, self.grams, counters)
+        return (self.functions, self.stored, block.indices, block.starts, self.grams, limit, counters)
 
-    def run(self, block: IndexBlock, models: Models, loss: Any) -> None:
-        """Do the rounds of an index block."""
+    def run(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
+        """Do the rounds of an index block; Gram blocks of float32 rows are summed in float32 if τ max‖a_i‖² ≤ ``limit``."""
         if len(block) == 0:
             return
         if (largest := int(block.sizes.max())) > self.size:
             self._make_room(largest)
-        shared = self._arguments(block)
+        shared = self._arguments(block, limit)
         counters, errors, room = shared[-1], [], blocks.Room.of(self.size, models.y)
 
         def help_out() -> None:
