@@ -173,7 +173,12 @@ def case(seed: int, folder: Path) -> Counter[str]:  # noqa: ARG001
     if rng.random() < 0.15:  # features that are nearly constant
         X[:, rng.random(d) < 0.5] *= X.dtype.type(power(rng, -9, -3))
         X += X.dtype.type(power(rng, -1, 3))
+    odd = np.random.default_rng([seed, 41])
+    if odd.random() < 0.15:
+        X[:, odd.random(d) < _some(odd, [0.3, 1.0])] = _some(odd, [1.0, 0.1, 1e4])
     y = _labels(rng, kind, X)
+    if kind == "numbers" and odd.random() < 0.15:  # without errors
+        y = X @ odd.standard_normal(d) + 1.0
     weights = rng.random(n) * (rng.random(n) < 0.8) if rng.random() < 0.3 else None
     stored = STORAGES[storage](X)
     title = f"{model!r}, {n}x{d} {storage}, {kind}, weights {weights is not None}"

@@ -11,9 +11,10 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
+from dualnewton.solvers.deadline import NEVER
 from dualnewton.solvers.direct import joint
 from dualnewton.solvers.direct.block import Block, Limits
-from dualnewton.solvers.prox.joint_subproblem import JointPenalty
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, _Newton
 from tuned import GENERAL
 
 
@@ -257,3 +258,12 @@ def test_models_of_many_features_are_left_to_coordinate_descent(share, monkeypat
     assert model.certificate_.relative_gap <= 1e-6
     reference = skl.MultiTaskLasso(alpha, tol=1e-10, max_iter=100_000).fit(X, Y)
     assert model.certificate_.primal == pytest.approx(dn.certify(reference, X, Y).primal, rel=3e-6)
+
+
+def test_conjugate_gradients_end_at_a_flat_direction():
+    """At features that depend on each other, a norm is linear along its own unit vector, and the matrix is zero there."""
+    bend, units = np.ones(3), np.tile([[1.0], [0.0]], 3)
+    sizes = Crossovers(factorised_unknowns=1, factorised_features=0)
+    assert not joint._direction(np.zeros((3, 3)), bend, bend, units, units.copy(), sizes).any()
+    newton = _Newton(np.zeros((3, 3)), JointPenalty(np.zeros(3), bend), units)
+    assert not newton._by_products(newton.units.copy(), NEVER).any()

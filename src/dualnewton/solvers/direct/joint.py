@@ -330,7 +330,9 @@ def _direction(
         if power <= goal:
             break
         product = way @ H + added * way - bend * np.einsum("kj,kj->j", units, way) * units
-        t = power / float(np.vdot(way, product))
+        if not (curved := float(np.vdot(way, product))) > 0.0:  # a flat direction, by rounding
+            break
+        t = power / curved
         x, residual = x + t * way, residual - t * product
         z = inverse(residual)
         last, power = power, float(np.vdot(residual, z))

@@ -288,7 +288,9 @@ class _Newton:
             if power <= goal:
                 break
             product = self._times(way)
-            t = power / float(np.vdot(way, product))
+            if not (curved := float(np.vdot(way, product))) > 0.0:  # a flat direction, by rounding
+                break
+            t = power / curved
             x += t * way
             residual -= t * product
             z = scale * residual
