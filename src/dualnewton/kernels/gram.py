@@ -159,13 +159,10 @@ def _block(A, indices, begin, t, rows, s, G, coming, number, zero):
     _last_columns(A, indices, begin, t, fours, rows, s, G)
 
 
+@overloads
 def _produce(A, indices, begin, t, rows, s, G, coming, number, limit):
     """Gather the rows of one set and write the lower triangle of their Gram block, in float32 if ``limit`` allows it."""
-    raise NotImplementedError("for compiled code")
 
-
-@overloads(_produce)
-def _produce_of(A, indices, begin, t, rows, s, G, coming, number, limit):
     def double(A, indices, begin, t, rows, s, G, coming, number, limit):
         _block(A, indices, begin, t, rows, s, G, coming, number, zeros())
 
