@@ -146,6 +146,11 @@ class Facts:
         return self.problem.loss.curvature is Curvature.CONSTANT
 
     @cached_property
+    def in_pieces(self) -> bool:
+        """Whether φ″ is piecewise constant: Newton's method is exact once each row is in its final piece."""
+        return self.problem.loss.curvature is Curvature.PIECEWISE
+
+    @cached_property
     def outputs(self) -> int:
         """The number of models that share one Hessian, so that its cost does not grow with them; else the cost is per model."""
         return self.models if self.quadratic and self.problem.sample_weight is None else 1

@@ -51,7 +51,9 @@ def newton_cost(facts: Facts) -> float:
     if facts.matrix_free:
         passes = sketched_passes(facts, costs.first_sketch)
         return newton_by_products(facts, steps, passes) + tuning.certificate_passes * costs.data_pass
-    return (steps + tuning.certificate_passes) * facts.data_pass + steps * facts.matrix_costs.sketch(costs.n)
+    every = facts.matrix_costs.sketch(costs.n)
+    later = costs.added(tuning.changed_rows * costs.n) if facts.in_pieces and costs.n >= costs.d else every
+    return (steps + tuning.certificate_passes) * facts.data_pass + every + (steps - 1.0) * later
 
 
 def newton_by_products(facts: Facts, steps: float, passes: float) -> float:

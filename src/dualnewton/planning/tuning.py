@@ -145,6 +145,8 @@ class Tuning(Crossovers):
     diagonal_passes: float = 25.0
     sketch_needed: float = 0.8
     slow_diagonal: float = 4.0
+    # For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
+    changed_rows: float = 0.1
     # Passes of sketched Newton for softmax with K classes, whose Hessian leaves out the coupling between classes:
     # per root · √K + ln(conditioning) √(Kd/n) (slowdown + spread · s), where s is the standard deviation of ln(1 + E[a_j²]/λ)
     # over the features. With few rows per coefficient most rows are separated, and the Hessian changes on the way. A
