@@ -64,7 +64,7 @@ class Watched:
         return self.kernel.prepare(*args)
 
     def __call__(self, *args):
-        mine = args[6] is self.who
+        mine = args[7] is self.who
         if mine:
             self.before(*args)
         self.kernel(*args)
@@ -74,7 +74,7 @@ class Watched:
 
 def board_of(args):
     """The shared words, among the arguments of the kernel."""
-    return args[5]
+    return args[6]
 
 
 @pytest.mark.parametrize("storage", STORAGES)
