@@ -83,6 +83,11 @@ def crawling(monkeypatch):
 
 def tried_first(monkeypatch):
     """Begin with a few epochs of SDNA before a primal method, and take more of them to be dear."""
+    tune(monkeypatch, trial_share=math.inf, trial_rows=math.inf, switch_margin=0.0)
+
+
+def many_rows(monkeypatch):
+    """The same, but for data with many more rows than features."""
     tune(monkeypatch, trial_share=math.inf, switch_margin=0.0)
 
 
@@ -105,8 +110,8 @@ BRANCHES = {
     "sketch left": (lambda m: impatient(m, "ihs"), BINARY, 2, STORAGES, "ihs", "sdna"),
     "stuck": (newton_is_stuck, {"C": 1e-3}, 2, STORAGES, "newton", "sdna"),
     "only one method": (lambda m: impatient(m, "newton"), {"l1_ratio": 1}, 2, STORAGES, "newton", SOLE),
-    "sdna is tried first": (tried_first, {"C": 100.0}, 2, ["csr"], "sdna", "primal"),
-    "dense rows are not tried": (tried_first, {"C": 100.0}, 2, ["dense"], "primal", SOLE),
+    "sdna is tried first": (tried_first, {"C": 100.0}, 2, STORAGES, "sdna", "primal"),
+    "sdna is not tried on many rows": (many_rows, {"C": 100.0}, 2, STORAGES, "primal", SOLE),
 }
 CASES = [(name, storage) for name, case in BRANCHES.items() for storage in case[3]]
 
