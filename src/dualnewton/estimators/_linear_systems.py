@@ -115,6 +115,9 @@ class NormalEquations(Solved):
             return None
         if (factor := Factor.of(second, kept)) is None:
             return None
+        own = second.diagonal()[kept]
+        if not X.profile.sparse and not own.min(initial=np.inf) > ACCURATE**2 * own.max(initial=0.0):
+            return None
         singular = np.zeros(0) if X.profile.sparse else factor.singular(second)
         if singular.size and not singular[len(kept) - 1] > ACCURATE * singular[0]:
             return None
@@ -212,7 +215,8 @@ class Factor(NamedTuple):
 
     def singular(self, H: np.ndarray) -> np.ndarray:
         """Return the roots of the eigenvalues of H, with zeros for the features in T."""
-        if not self.others.size:
+        own = H.diagonal()  # between the smallest and the largest eigenvalue
+        if not self.others.size and own.min() > PLAIN * own.max():
             values = np.linalg.eigvalsh(H)[::-1]
             if values[-1] > PLAIN * values[0]:
                 return np.sqrt(values)
