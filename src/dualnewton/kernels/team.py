@@ -49,7 +49,7 @@ LEADER, PYTHON = 0, 0
 """The member that leads, and the address of a job in Python."""
 
 WAIT = 1
-"""Says that a thread waits for a lock."""
+"""Argument of ``PyThread_acquire_lock``: wait until the lock is released."""
 
 NOBODY = np.zeros(LOCKS, dtype=np.int64)
 """The words of a team without helpers."""

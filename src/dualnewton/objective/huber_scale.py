@@ -28,6 +28,7 @@ from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.scale_rounding import scale_bound
+from dualnewton.objective.unpenalised import NOTHING
 from dualnewton.row_arrays import blocks, mapped, on_host
 from dualnewton.validation import positive, vector
 
@@ -63,9 +64,6 @@ MOST = 2000
 HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 """Maximum number of trial lengths 1, ½, ¼, … of a step, and the multiples of the Hessian's diagonal that are added to it in
 turn, since the Hessian is singular if there are too few inliers."""
-
-NOTHING = 1e-13
-"""Residuals of this fraction of max|y| are rounding, as in ``objective/unpenalised.py``."""
 
 VANISHING = 1e-4
 """A scale below this fraction of the spread of the targets is taken as a sign that the best scale is zero."""

@@ -287,9 +287,9 @@ class _Analysis:
         return known + 0.5 * slope * (slope + math.sqrt(slope * slope + 4.0 * (gap + known)))
 
     def conjugates(self, primal: float, dual: float) -> float:
-        """Return a bound of Σ c_i |φ*(−α_i)| by its value: where P is far below the losses at z = 0, these say too little of it.
+        """Return a bound on Σ c_i |φ*(−α_i)|, computed from α.
 
-        The errors of the value are those of the sum of φ*, by the bound that it replaces.
+        The losses at z = 0 give one without this sum, which is far too large where P is far below them. The errors of the value are those of the sum of φ*, by the bound that it replaces.
         """
         problem, sizes = self.problem, self._sizes(primal, dual, None)
         c, values = problem.sample_weight, np.abs(problem.loss.conjugate(-self.alpha, problem.y))

@@ -63,7 +63,7 @@ def takes_products(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_many_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether more entries are still multiplied less often, as strong penalties need few products, than other methods read them.
+    """Whether the penalty is so strong that the few products which it needs, with more entries, cost less than other methods.
 
     Those use kernels, which read entries faster, in all threads and for several models at a time.
     """
@@ -120,7 +120,7 @@ def _directions(problem: Any, tuning: Tuning) -> int:
     """Return the conjugate gradients that cost as much as a Hessian and the steps of L-BFGS from it, or several times as much.
 
     On dense rows the products are in float32. There is no limit, 0, for several classes and for fewer examples than features:
-    Newton's method with matrices, the other method there, has been compared with a prediction that was not optimistic.
+    conjugate gradients are chosen there without ``product_optimism``.
     """
     n, d, rates = problem.n, problem.d, tuning.rates
     if problem.data.profile.sparse:

@@ -40,11 +40,11 @@ class Tuning(Crossovers):
     # faster. The third is a factor on that number for strong penalties, and for several classes and fewer examples than
     # features: other methods took 1.2 to 4 times as long for 0.6 to 4 million entries.
     product_features: int = 64
+    product_entries: int = 1 << 19
+    product_growth: int = 8
     # Multiplications of all Hessians of a fit, nd² each, from which on small data with fewer features are fitted so, too: with
     # 22 to 60 features and losses that need several Hessians, in 0.5 to 1.0 of the time.
     product_hessians: float = 1.2e7
-    product_entries: int = 1 << 19
-    product_growth: int = 8
     # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature, for
     # losses that are piecewise quadratic or have no γ; and the least number of conjugate gradients that cost as much as a
     # Hessian, also for quadratic losses, which need one Hessian. Other losses then take 0.4 to 0.75 of the time of Newton's
@@ -52,13 +52,14 @@ class Tuning(Crossovers):
     product_rows: float = 2.5
     fewest_products: int = 28
     quadratic_products: int = 40
-    # The same for a block of more than ``direct_entries`` entries, and the most entries of one: with 1000 features and more,
-    # other methods took 1.6 times as long on average, at worst 0.4 times as long.
+    # The least number of conjugate gradients for a block of more than ``direct_entries`` entries, and its largest number of
+    # entries: with 1000 features and more, other methods took 1.6 times as long in the mean of 168 fits; in some, 0.4 times.
     block_products: int = 70
     product_block: int = 1 << 22
     # Factor by which the conjugate gradients on sparse rows, no fewer than features, are predicted to be too many: frequent
     # features have most of the trace of their Hessians, and with many rows for each feature the eigenvalues lie close together.
-    # Other methods take over once the conjugate gradients are expected to cost several times as much as these: the second number.
+    # And the multiple of the cost of the other methods that the conjugate gradients may cost, by the decrease of the gap so far;
+    # if they are expected to cost more, the other methods go on.
     product_optimism: float = 12.0
     product_patience: float = 4.0
     # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
@@ -73,7 +74,7 @@ class Tuning(Crossovers):
     round_features: float = 1.0
     round_conditioning: float = 4.0
     # Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
-    # block, by L-BFGS from a d×d Gram matrix. Beyond 512 features, sketches missed the tolerance in 7 of 16 fits of 1233×859,
+    # block, by L-BFGS from a d×d Gram matrix. Beyond 512 features, sketches missed the tolerance in 8 of 16 fits of 1233×859,
     # L-BFGS in 2.
     class_features: int = 1024
     class_blocks: int = 2
