@@ -289,7 +289,8 @@ class _Analysis:
     def conjugates(self, primal: float, dual: float) -> float:
         """Return a bound on Σ c_i |φ*(−α_i)|, computed from α.
 
-        The losses at z = 0 give one without this sum, which is far too large where P is far below them. The errors of the value are those of the sum of φ*, by the bound that it replaces.
+        The losses at z = 0 give one without this sum, which is far too large where P is far below them. The errors of the value
+        are those of the sum of φ*, by the bound that it replaces.
         """
         problem, sizes = self.problem, self._sizes(primal, dual, None)
         c, values = problem.sample_weight, np.abs(problem.loss.conjugate(-self.alpha, problem.y))
