@@ -164,13 +164,12 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
     data = prepared(problem.data, compiled=True)
     weights = rng.random(n)
     once, together = Derivatives([problem]), Derivatives([problem] * CLASSES)
-    several = np.tile(weights[:, None], (1, CLASSES))
     kinds: dict[str, Callable[[], Any]] = {
         "evaluate": lambda: data.evaluate(W[:1], np.zeros(1), once, [problem.row_vectors]),
         f"evaluate, {CLASSES} models": lambda: data.evaluate(
             W, np.zeros(CLASSES), together, [problem.row_vectors] * CLASSES
         ),
-        "weighted products": lambda: data.weighted_products(W[:1], np.zeros(1), several[:, :1]),
+        "weighted products": lambda: data.weighted_products(W[:1], np.zeros(1), weights[:, None]),
         "diagonal": lambda: data.column_norms(weights),
         "row scores": lambda: data.row_scores(np.ones(d)),
         "products": lambda: data.times(W[0]),
