@@ -2,23 +2,13 @@
 
 from dataclasses import fields, replace
 
+from benchmarks.calibrate import NOT_DIRECT
+
 from dualnewton.planning.rates import Rates
 from dualnewton.planning.tuning import DEFAULT
 
 RATES = {field.name for field in fields(Rates)}
 
-
-NOT_DIRECT = {
-    "direct_entries": 0,
-    "direct_multiplications": 0.0,
-    "direct_rows": 0,
-    "product_entries": 0,
-    "product_block": 0,
-    "round_entries": 0,
-    "entry_fit": 0,
-    "swept_entries": 0,
-}
-"""No direct solvers."""
 
 DIRECT = {name: getattr(DEFAULT, name) for name in ("direct_entries", "direct_multiplications", "direct_rows")}
 """Direct solvers of dense blocks and of few rows as usual, beside other changes."""
@@ -32,5 +22,5 @@ def tuned(**changes):
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
 
 
-GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0, class_rows=0, entry_fit=0)
+GENERAL = tuned(one_block_features=0, class_rows=0)
 """No direct solvers: methods by passes over the data, however small these are."""

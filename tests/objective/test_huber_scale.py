@@ -325,5 +325,5 @@ def test_a_best_scale_of_zero_after_zero_was_tried():
 
 def test_the_interior_point_method_is_refused_by_name():
     problem = make()
-    with pytest.raises(dn.DualnewtonError, match='method="interior" needs a piecewise linear loss'):
+    with pytest.raises(dn.DualnewtonError, match='"interior" needs a piecewise linear loss'):
         dn.solve(problem, method="interior")

@@ -178,7 +178,7 @@ def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
         ("newton", regularizers.GroupElasticNet(np.arange(20) // 2), "needs a regularizer that is a sum over features"),
         ("ihs", regularizers.NonNegative(), r"needs regularizer L2\(\), got NonNegative"),
         ("sdna", regularizers.L1(), r"needs a strongly convex regularizer, got L1\(positive=False\)"),
-        ("sdca", regularizers.L1(), 'use method="newton", or regularizers.mixed with l1_ratio < 1'),
+        ("sdca", regularizers.L1(), 'use "newton", or regularizers.mixed with l1_ratio < 1'),
     ],
 )
 def test_a_method_says_which_penalties_it_is_for(method, regularizer, words):
@@ -235,7 +235,7 @@ def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
 def test_newton_takes_all_rows_or_says_so():
     problem = make_problem(losses.Logistic(), n=40)
     assert dn.plan(problem, method="newton", tau=40) == dn.plan(problem, method="newton")
-    with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with method="newton", got 5'):
+    with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with "newton", got 5'):
         dn.solve(problem, method="newton", tau=5)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from dualnewton._cached import cached_property
-from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.matrix.workers import threads
 from dualnewton.objective.problem import Problem
@@ -109,12 +108,7 @@ class Session:
             tuning=self.tuning,
         )
         limit = max(0, math.ceil(self.epochs_left))
-        try:
-            results = solved(list(problems), request, start, lambda: self.rng, limit, self.deadline)
-        except DualnewtonError as error:
-            if "method=" not in str(error):
-                raise
-            raise DualnewtonError(str(error).replace("method=", "solver=")) from None  # the parameter of estimators
+        results = solved(list(problems), request, start, lambda: self.rng, limit, self.deadline)
         self.epochs_left -= max(result.n_epochs for result in results)
         if all(result.converged for result in results):
             return results

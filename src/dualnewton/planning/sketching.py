@@ -31,9 +31,9 @@ class Sketching(Decisions):
     def on(self, data: Data) -> Sketching:
         return Sketching.of(data, self.costs.tuning)
 
-    def policy(self, tol: float, first: int, *, newton: bool, columns: int, quadratic: bool) -> SketchPolicy:
+    def policy(self, tol: float, first: int, *, newton: bool, columns: int) -> SketchPolicy:
         """Return the policy of one model."""
-        return SketchPolicy(self.costs.with_columns(columns), tol, first, newton=newton, quadratic=quadratic)
+        return SketchPolicy(self.costs.with_columns(columns), tol, first, newton=newton)
 
     def is_matrix_free(self, features: int) -> bool:
         return min(self.costs.n, features) > self.costs.tuning.largest_matrix
@@ -85,13 +85,10 @@ class SketchState:
 
     rows: int  # rows of the last requested sketch; zero for a diagonal
     active: int  # number of rows with nonzero curvature when the last sketch was computed
-    # The expected factor by which a new sketch of the same size speeds up the steps, because its weights are current.
-    refreshed: float
     decrements: tuple[float, ...] = ()  # gᵀB⁻¹g before each step since the last sketch (the squared Newton decrement)
     noisy: bool = False  # whether the last sketch had too few rows
     unstable: bool = False  # whether the curvature changes at every step
     chosen: int | None = None  # rows of the next sketch, if sizes below the number of features were compared
-    before: tuple[int, float] | None = None  # rows and the speed of the steps at the last such comparison
     settled: bool = False  # whether the model started near the optimum, so that the curvature changes little
 
 
@@ -111,12 +108,10 @@ class SketchPolicy(Policy):
         first: int,  # rows of the first sketch
         *,
         newton: bool,  # whether each step uses the Hessian at its starting point
-        quadratic: bool = False,  # whether the curvature is the same everywhere, so that no sketch is computed twice
     ) -> None:
         self.costs, self.tol, self.first = costs, tol, first
-        self.newton, self.coupled, self.quadratic = newton, costs.columns > 1, quadratic
-        rows = first if newton else costs.begun_sketch(first)
-        self.state = SketchState(rows, costs.n, 1.0 if quadratic else costs.tuning.refreshed_speed)
+        self.newton, self.coupled = newton, costs.columns > 1
+        self.state = SketchState(first if newton else costs.begun_sketch(first), costs.n)
 
     @cached_property
     def most(self) -> int:
@@ -226,7 +221,7 @@ class SketchPolicy(Policy):
         return math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
 
     def _wants_other_rows(self, gap: float, value: float) -> bool:
-        """Whether a sketch of fewer rows than features should be replaced; ``chosen`` then has the next size.
+        """Whether a sketch of fewer rows than features should be replaced by a larger one; ``chosen`` then has its size.
 
         The speed of the steps depends on the spread of the curvature that the rows leave out, which only the steps themselves
         reveal. Shortened first steps are ignored: the curvature is too small until the gradients have corrected it.
@@ -234,25 +229,16 @@ class SketchPolicy(Policy):
         costs, tuning, state = self.costs, self.costs.tuning, self.state
         if self.age < tuning.longest_wait:
             return False
-        speed, refreshed = max(self._speed(self.age - self.age // 2), tuning.stalled_step), state.refreshed
-        if state.before and not self.quadratic:  # the gain of the last sketch beyond the gain from its size
-            rows, slower = state.before
-            gained = speed / slower / (state.rows / rows) ** tuning.rows_exponent
-            refreshed = min(max(gained, 1.0), tuning.refreshed_speed)
-            self.state = replace(state, refreshed=refreshed)
-        left = self._left(gap, value) / speed
+        left = self._left(gap, value) / max(self._speed(self.age - self.age // 2), tuning.stalled_step)
 
         def cost(rows: int) -> float:
-            faster = (rows / state.rows) ** tuning.rows_exponent * refreshed
-            return costs.sketch(rows) + left / faster * (costs.data_pass + costs.applied(rows))
+            steps = left / (rows / state.rows) ** tuning.rows_exponent * (costs.data_pass + costs.applied(rows))
+            return steps if rows == state.rows else costs.sketch(rows) + steps
 
-        sizes = [min(state.rows << doublings, self.most) for doublings in range(tuning.doublings)]
-        best = min(sizes[1:] if self.quadratic else sizes, key=cost)
-        stay = left * (costs.data_pass + costs.applied(state.rows))
-        if (best == state.rows and self.quadratic) or tuning.resketch_margin * cost(best) >= stay:
-            return False
-        self.state = replace(self.state, chosen=best, before=(state.rows, speed))
-        return True
+        best = min((min(state.rows << doublings, self.most) for doublings in range(tuning.doublings)), key=cost)
+        if best > state.rows:
+            self.state = replace(state, chosen=best)
+        return best > state.rows
 
     def _speed(self, window: int) -> float:
         """Return the logarithm of the factor by which each of the last steps has divided gᵀB⁻¹g."""

@@ -243,10 +243,6 @@ class Tuning(Crossovers):
     # Costs in passes: the limit for a first sketch of fewer rows than features, and the limit for any sketch.
     light_sketch: float = 2.0
     dearest_sketch: float = 100.0
-    # With fewer rows than features: factor by which recomputed weights speed up the steps, until it has been measured; and
-    # the factor by which another sketch must be predicted to be cheaper than continuing.
-    refreshed_speed: float = 1.5
-    resketch_margin: float = 1.2
     # With fewer rows than features: the speed of conjugate gradient steps grows with this power of the rows.
     rows_exponent: float = 0.4
     sketch_rows: int = 4  # rows per feature with which a sketch estimates the Hessian well

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from dualnewton.solvers import SDCA, SDNA
+from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.dual import face, kinked, piecewise
 from dualnewton.solvers.dual.base import intercept_curvature
 from dualnewton.solvers.dual.compiled import CompiledEngine
@@ -298,8 +299,9 @@ def test_conjugate_gradients_of_a_joint_step_do_not_depend_on_the_scale_of_an_ex
     A, t, scales = rng.standard_normal((9, 30)), rng.standard_normal(9), np.exp(rng.uniform(-5.0, 5.0, 9))
     G = A @ A.T
     scaled = scales[:, None] * G * scales
-    x, used = face._conjugate_gradients(lambda v: G @ v, G.diagonal(), t, products)
-    other, same = face._conjugate_gradients(lambda v: scaled @ v, scaled.diagonal(), scales * t, products)
+    rule = {"fraction": face.REDUCTION, "most": products, "flat": face.FLAT}
+    x, used = conjugate_gradients(G.__matmul__, t, (1.0 / G.diagonal()).__mul__, **rule)
+    other, same = conjugate_gradients(scaled.__matmul__, scales * t, (1.0 / scaled.diagonal()).__mul__, **rule)
     assert used == same == products
     np.testing.assert_allclose(scales * other, x, rtol=1e-9)
 

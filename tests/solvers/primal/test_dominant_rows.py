@@ -113,10 +113,10 @@ def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_
     assert "conjugate gradients" in plan(problem, method="newton").reason
 
 
-def policy_of(*, quadratic):
+def policy_of():
     """The policy of a model with 300 of the dominant rows, on which each step divides what it promises by 1.01."""
     costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
-    policy = SketchPolicy(costs, 1e-6, 300, newton=False, quadratic=quadratic)
+    policy = SketchPolicy(costs, 1e-6, 300, newton=False)
     policy.ask_for(300)
     policy.begin(1.0, costs.n)
     for k in range(1, 20):
@@ -125,7 +125,7 @@ def policy_of(*, quadratic):
 
 
 def test_steps_that_diverge_beyond_the_range_of_a_quotient_are_slow():
-    policy = policy_of(quadratic=True)
+    policy = policy_of()
     policy.begin(1e-300, policy.costs.n)
     for k in range(1, 20):
         policy.watch(10.0 ** (-300 + 31 * k), 1.0, 1.0)
@@ -133,26 +133,13 @@ def test_steps_that_diverge_beyond_the_range_of_a_quotient_are_slow():
 
 
 def test_slow_steps_on_few_rows_buy_more_of_them():
-    policy = policy_of(quadratic=True)
+    policy = policy_of()
     assert policy.wants_another(1.0, 1.0, 1.0)
     assert policy.next_rows > 300
 
 
 def test_steps_that_are_nearly_there_buy_nothing():
-    assert not policy_of(quadratic=True).wants_another(1.01e-6, 1.0, 1.0)
-
-
-def test_what_another_look_at_the_same_rows_was_not_worth_is_remembered():
-    policy = policy_of(quadratic=False)
-    assert policy.wants_another(1.0, 1.0, 1.0)
-    before = policy.rows
-    policy.ask_for(policy.next_rows)
-    assert policy.state.before[0] == before
-    policy.begin(1.0, policy.costs.n)
-    for k in range(1, 20):  # no faster than before
-        policy.watch(1.01**-k, 1.0, 1.0)
-    policy.wants_another(1.0, 1.0, 1.0)
-    assert policy.state.refreshed == 1.0
+    assert not policy_of().wants_another(1.01e-6, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])

@@ -21,6 +21,7 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import (
@@ -321,23 +322,11 @@ def _direction(
         found := solved_by_factors(H, added, bend, units, right)
     ) is not None:
         return found
-    inverse = factor(first)
-    x, residual = np.zeros(right.shape), right
-    way = z = inverse(residual)
-    power = float(np.vdot(residual, z))
-    goal = INEXACT**2 * power
-    for _ in range(PRODUCTS):
-        if power <= goal:
-            break
-        product = way @ H + added * way - bend * np.einsum("kj,kj->j", units, way) * units
-        if not (curved := float(np.vdot(way, product))) > 0.0:  # a flat direction, by rounding
-            break
-        t = power / curved
-        x, residual = x + t * way, residual - t * product
-        z = inverse(residual)
-        last, power = power, float(np.vdot(residual, z))
-        way = z + (power / last) * way
-    return x
+
+    def times(way: np.ndarray) -> np.ndarray:
+        return way @ H + added * way - bend * np.einsum("kj,kj->j", units, way) * units
+
+    return conjugate_gradients(times, right, factor(first), fraction=INEXACT, most=PRODUCTS)[0]
 
 
 def factor(M: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

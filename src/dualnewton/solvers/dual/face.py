@@ -13,13 +13,13 @@ lower bound on the increase, as in SDNA. A step that leaves a piece is clipped t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
+from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.dual.piecewise import free_kinks, onto_ends, piece_ends
 
 REDUCTION = 1e-3
@@ -73,7 +73,10 @@ def face_step(
     missing = at[free] - problem.o[free] - b - rows @ w
     allowed = math.ceil(min(most * problem.n / free.size, products))
     diagonal = linear.squared(rows) @ np.broadcast_to(inverse, problem.d) + b_curvature
-    mass, used = _conjugate_gradients(times, np.where(diagonal > 0.0, diagonal, 1.0), missing, allowed)
+    inverse_diagonal = 1.0 / np.where(diagonal > 0.0, diagonal, 1.0)
+    mass, used = conjugate_gradients(
+        times, missing, inverse_diagonal.__mul__, fraction=REDUCTION, most=allowed, flat=FLAT
+    )
     left, right = piece_ends(own, now)
     step = mass / c
     ends = np.divide(np.where(step > 0.0, -left, -right) - now, step, out=np.ones_like(step), where=step != 0.0)
@@ -87,26 +90,3 @@ def face_step(
         if increase > 0.0:
             return FaceStep(free, rows, beta, used, increase / float(0.5 * mass @ missing))
     return FaceStep(free, rows, now, used, 0.0)
-
-
-def _conjugate_gradients(
-    times: Callable[[np.ndarray], np.ndarray], diagonal: np.ndarray, target: np.ndarray, products: int
-) -> tuple[np.ndarray, int]:
-    """Solve G x = target approximately, preconditioned by the diagonal of G; return x and the number of products."""
-    x, residual = np.zeros_like(target), target.copy()
-    direction = residual / diagonal
-    size = float(residual @ direction)
-    enough, largest = REDUCTION**2 * size, 0.0
-    for used in range(products):
-        image = times(direction)
-        curvature, length = float(direction @ image), float(direction @ (diagonal * direction))
-        largest = max(largest, curvature / length) if length > 0.0 else 0.0
-        if size <= enough or curvature <= FLAT * largest * length:
-            return x, used
-        length = size / curvature
-        x += length * direction
-        residual -= length * image
-        scaled = residual / diagonal
-        size, before = float(residual @ scaled), size
-        direction = scaled + (size / before) * direction
-    return x, products

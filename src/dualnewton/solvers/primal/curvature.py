@@ -11,6 +11,7 @@ import numpy as np
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.row_arrays import on_host
+from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 
 
 class Curvature(Protocol):
@@ -220,19 +221,10 @@ class ConjugateGradients:
         """Return None: Newton's method computes a new one at its next step."""
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        self.products = 0
-        x, r = np.zeros_like(g), g.copy()
-        z = self.near.solve(r)
-        p, rz = z, float(r @ z)
-        enough = self.fraction**2 * rz
-        for _ in range(self.most):
-            if rz <= enough or (self.units is not None and float(self.units @ np.square(r)) <= 1.0):
-                break
-            q = self.product(p)
-            self.products += 1
-            t = rz / float(p @ q)
-            x, r = x + t * p, r - t * q
-            z = self.near.solve(r)
-            rz, last = float(r @ z), rz
-            p = z + (rz / last) * p
+        x, self.products = conjugate_gradients(
+            self.product, g, self.near.solve, fraction=self.fraction, most=self.most, is_enough=self._is_enough
+        )
         return x if x.any() else self.near.solve(g)
+
+    def _is_enough(self, r: np.ndarray) -> bool:
+        return self.units is not None and float(self.units @ np.square(r)) <= 1.0

@@ -60,7 +60,7 @@ class Decisions(Protocol):
     def on(self, data: Data) -> Decisions:
         """Return the decisions for other data, such as a sample of the rows."""
 
-    def policy(self, tol: float, first: int, *, newton: bool, columns: int, quadratic: bool) -> Policy:
+    def policy(self, tol: float, first: int, *, newton: bool, columns: int) -> Policy:
         """Return the policy of one model whose first sketch has the given number of rows.
 
         Several ``columns`` (classes) have a curvature each, without the coupling between them.

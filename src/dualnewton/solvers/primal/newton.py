@@ -54,13 +54,8 @@ class Descent(SharedPasses):
         self.hessians: list[tuple[np.ndarray, list[Hessian]]] = []
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = Objective(problem, joint=newton or bool(samples))
-            policy = decisions.policy(
-                tol,
-                data.n if newton else sketch,
-                newton=newton,
-                columns=1 if objective.joint else objective.columns,
-                quadratic=objective.quadratic,
-            )
+            columns = 1 if objective.joint else objective.columns
+            policy = decisions.policy(tol, data.n if newton else sketch, newton=newton, columns=columns)
             hessians = self._hessians(objective, newton=newton)
             self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
 

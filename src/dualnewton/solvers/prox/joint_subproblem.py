@@ -18,6 +18,7 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
@@ -278,26 +279,11 @@ class _Newton:
         return v @ self.H + (self.ridge + self.bend) * v - along * self.units
 
     def _by_products(self, right: np.ndarray, deadline: Deadline) -> np.ndarray:
-        """Conjugate gradients from zero, preconditioned by the diagonal: each iterate is a direction of descent."""
+        """Solve by conjugate gradients, preconditioned by the diagonal."""
         scale = 1.0 / (self.H.diagonal() + self.ridge + self.bend)
-        x, residual = np.zeros(right.shape), right.copy()
-        way = z = scale * residual
-        power = float(np.vdot(residual, z))
-        goal = INEXACT * INEXACT * power
-        for _ in range(PRODUCTS):
-            if power <= goal:
-                break
-            product = self._times(way)
-            if not (curved := float(np.vdot(way, product))) > 0.0:  # a flat direction, by rounding
-                break
-            t = power / curved
-            x += t * way
-            residual -= t * product
-            z = scale * residual
-            last, power = power, float(np.vdot(residual, z))
-            way = z + (power / last) * way
-            deadline.check()
-        return x
+        return conjugate_gradients(
+            self._times, right, scale.__mul__, fraction=INEXACT, most=PRODUCTS, check=deadline.check
+        )[0]
 
 
 def solved_by_factors(
