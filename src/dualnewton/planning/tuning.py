@@ -60,8 +60,8 @@ class Tuning(Crossovers):
     # features have most of the trace of their Hessians, and with many rows for each feature the eigenvalues lie close together.
     # And the multiple of the cost of the other methods that the conjugate gradients may cost, by the decrease of the gap so far;
     # if they are expected to cost more, the other methods go on.
-    product_optimism: float = 12.0
-    product_patience: float = 4.0
+    product_optimism: float = 8.0
+    product_patience: float = 2.5
     # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
     # solved roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0

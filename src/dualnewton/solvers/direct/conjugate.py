@@ -38,7 +38,7 @@ NEAR = 0.5
 EVEN = 4.0
 """Largest ratio of the largest eigenvalue of XᵀCX to the ridge for which a system needs no scale: some conjugate gradients."""
 
-OBSERVED = 8
+OBSERVED = 4
 """Conjugate gradients of a system after which the number of further ones is predicted."""
 
 MOST_PRODUCTS = 400
