@@ -52,8 +52,9 @@ class Tuning(Crossovers):
     product_rows: float = 2.5
     fewest_products: int = 28
     quadratic_products: int = 40
-    # The least number of conjugate gradients for a block of more than ``direct_entries`` entries, and its largest number of
-    # entries: with 1000 features and more, other methods took 1.6 times as long in the mean of 168 fits; in some, 0.4 times.
+    # The least number of conjugate gradients for a block of more than ``direct_entries`` entries, unless the loss is quadratic,
+    # and its largest number of entries: with 1000 features and more, other methods took 1.6 times as long in the mean of 168
+    # fits; in some, 0.4 times. For a quadratic loss they took 1.9 times as long with 600 to 700 features.
     block_products: int = 70
     product_block: int = 1 << 22
     # Factor by which the conjugate gradients on sparse rows, no fewer than features, are predicted to be too many: frequent

@@ -121,7 +121,7 @@ def outlives(gaps: list[float], goal: float, price: float) -> bool:
     Steps from the old one are expected to go on at their mean rate. From a new one the logarithm of the decrease doubles with
     each Hessian (quadratic convergence): 2r + 4r + … + 2ˢr for the s next ones, where r is that of the first step from the old.
     """
-    if not gaps[-1] < gaps[0]:
+    if not (gaps[-1] < gaps[0] and goal > 0.0):
         return True
     left, first = math.log(gaps[-1] / goal), math.log(gaps[0] / gaps[1])
     renewed = max(1.0, math.log2(1.0 + left / (2.0 * first))) if first > 0.0 else math.inf
