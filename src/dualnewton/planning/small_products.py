@@ -58,7 +58,9 @@ def takes_products(problem: Any, tuning: Tuning) -> bool:
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
-    optimism = tuning.product_optimism if n >= d and problem.columns == 1 else 1.0
+    quadratic = problem.loss.curvature is Curvature.CONSTANT
+    optimism = tuning.quadratic_optimism if quadratic else tuning.product_optimism
+    optimism = optimism if n >= d and problem.columns == 1 else 1.0
     return products_cost(problem, tuning) <= optimism * _without_products(problem, tuning)
 
 
