@@ -66,6 +66,7 @@ WIDER = {
     "product_features": 0.25,
     "product_hessians": 0.25,
     "product_optimism": 16.0,
+    "quadratic_optimism": 16.0,
     "product_rows": 0.25,
     "fewest_products": 0.25,
     "quadratic_products": 0.25,

@@ -58,7 +58,9 @@ def takes_products(problem: Any, tuning: Tuning) -> bool:
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
-    optimism = tuning.product_optimism if n >= d and problem.columns == 1 else 1.0
+    quadratic = problem.loss.curvature is Curvature.CONSTANT
+    optimism = tuning.quadratic_optimism if quadratic else tuning.product_optimism
+    optimism = optimism if n >= d and problem.columns == 1 else 1.0
     return products_cost(problem, tuning) <= optimism * _without_products(problem, tuning)
 
 
@@ -79,9 +81,12 @@ def takes_large_products(problem: Any, tuning: Tuning) -> bool:
     """Whether dense rows that make a large block have so many features that other methods cost more than products with it.
 
     Those use kernels, in all threads and for several models at a time, and begin with the diagonal of the Hessian or a sample.
+    A quadratic loss has no sample that would save Hessians, and needs one system.
     """
     few = not problem.data.profile.sparse and problem.n * problem.d <= tuning.product_block
-    return few and takes_block_products(problem, tuning) and _directions(problem, tuning) >= tuning.block_products
+    if not (few and takes_block_products(problem, tuning)):
+        return False
+    return problem.loss.curvature is Curvature.CONSTANT or _directions(problem, tuning) >= tuning.block_products
 
 
 def takes_block_products(problem: Any, tuning: Tuning) -> bool:

@@ -46,6 +46,8 @@ def solved_directly(
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
     found = solve(problems, block, starts, Limits(request.tol, deadline=deadline))
     points, missed = [each.point() for each in found], found if request.cold else []
+    if any(each.given_up for each in found):
+        return [], missed
     worked = time.perf_counter() - began
     pairs, proofs = points[0].certified(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):

@@ -26,7 +26,7 @@ from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import PATIENCE, Pairs, further, is_close, quasi_newton
+from dualnewton.solvers.direct.descent import PATIENCE, Pairs, further, is_close, is_slow, quasi_newton
 from dualnewton.solvers.direct.risk import Risk
 
 RARE = 1e-6
@@ -61,13 +61,14 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
     x, steps = risk.vector(w, b), 0
     # Rounding errors in float32 change g by about their size times ‖X‖‖R‖, where ‖R‖² is at most 2nP.
     noise = (NOISE * problem.data.norm) ** 2 / (problem.lam * problem.n)
+    patience = partial(is_slow, price=passes)
     few = problem.columns * problem.d <= block.crossovers.joint_classes
     narrow = noise <= NOTICED * goal and risk.rows.size >= block.crossovers.narrowed_entries
     for own in (risk.narrowed(), risk) if narrow else (risk,):
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
         inverse, first, since = shared(own, at.margins, alike=alike), own.gap(at), steps
         while True:
-            at, taken, last = quasi_newton(own, at, goal, inverse, most - steps, pairs, passes, limits.deadline)
+            at, taken, last = quasi_newton(own, at, goal, inverse, most - steps, pairs, patience, limits.deadline)
             steps += taken
             observed = steps - since
             missing = further(first, own.gap(at), goal * abs(at.value), observed) if observed >= PATIENCE else 1.0

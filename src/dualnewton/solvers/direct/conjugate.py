@@ -38,7 +38,7 @@ NEAR = 0.5
 EVEN = 4.0
 """Largest ratio of the largest eigenvalue of XᵀCX to the ridge for which a system needs no scale: some conjugate gradients."""
 
-OBSERVED = 8
+OBSERVED = 4
 """Conjugate gradients of a system after which the number of further ones is predicted."""
 
 MOST_PRODUCTS = 400
@@ -72,8 +72,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
-        if way.slow and (sparse or not _suits_single(problem, block, risk)):
-            break
+        if way.slow and not stuck and (sparse or not _suits_single(problem, block, risk)):
+            return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)), given_up=True)
         while way.slow and steps < limits.most and not stuck:
             at, more, stuck = from_hessian(risk, at, goal, limits.deadline)
             steps, stuck = steps + more, stuck or limits.is_late()

@@ -74,38 +74,58 @@ def quasi_newton(
     inverse: Callable[[np.ndarray], np.ndarray],
     most: int,
     pairs: Pairs,
-    price: float = math.inf,
+    is_slow: Callable[[list[float], float], bool] | None = None,
     deadline: float = math.inf,
+    level: float = ROUNDING,
 ) -> tuple[Point, int, bool]:
     """Take at most ``most`` steps of L-BFGS from the matrix whose inverse is given.
 
     Return where they end, their number, and whether they are the last: the expected gap is at most ``goal``, relative to P, or a
-    step promised no more than rounding. They also end at the deadline, and when more than ``price`` further steps are expected,
-    by the decrease of the gap in the last ones. ``pairs`` are those of earlier steps; those of the new ones are added.
+    step promised a decrease of at most ``level`` of the objective. They also end at the deadline, and when ``is_slow``, given the
+    gaps so far and the wanted one, says that a new matrix costs less. ``pairs`` are those of earlier steps; those of the new ones
+    are added.
     """
     gaps = [risk.gap(at)]
     while gaps[-1] > goal * abs(at.value):
         late = len(gaps) > most or time.perf_counter() > deadline
-        if late or _is_slow(gaps, goal * abs(at.value), price):
+        if late or (is_slow is not None and is_slow(gaps, goal * abs(at.value))):
             return at, len(gaps) - 1, False
-        found, stuck = step(risk, at, _corrected(inverse, pairs, -at.gradient))
+        found, stuck = step(risk, at, corrected(inverse, pairs, -at.gradient), level)
         if stuck:
             return found, len(gaps), True
-        s, y = found.x - at.x, found.gradient - at.gradient
-        if (product := float(s.dot(y))) > CURVED * math.sqrt(float(s.dot(s)) * float(y.dot(y))):
-            pairs.append((s, y, product))
-            del pairs[:-MOST_PAIRS]
+        remember(pairs, at, found)
         at = found
         gaps.append(risk.gap(at))
     return at, len(gaps) - 1, True
 
 
-def _is_slow(gaps: list[float], goal: float, price: float) -> bool:
-    """Whether more than ``price`` further steps are expected.
+def remember(pairs: Pairs, at: Point, found: Point) -> None:
+    """Add the pair of a step, if the objective is curved along it, and drop the oldest if there are too many."""
+    s, y = found.x - at.x, found.gradient - at.gradient
+    if (product := float(s.dot(y))) > CURVED * math.sqrt(float(s.dot(s)) * float(y.dot(y))):
+        pairs.append((s, y, product))
+        del pairs[:-MOST_PAIRS]
+
+
+def is_slow(gaps: list[float], goal: float, price: float) -> bool:
+    """Whether more than ``price`` further steps are expected, by the decrease of the gap in the last ones.
 
     That a gap exceeds P by far says little: with a weak penalty that is so at points near the minimum, too.
     """
     return len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], goal, OBSERVED) > price
+
+
+def outlives(gaps: list[float], goal: float, price: float) -> bool:
+    """Whether a new Hessian, which costs as much as ``price`` steps, is expected to pay, given the gaps since the last one.
+
+    Steps from the old one are expected to go on at their mean rate. From a new one the logarithm of the decrease doubles with
+    each Hessian (quadratic convergence): 2r + 4r + … + 2ˢr for the s next ones, where r is that of the first step from the old.
+    """
+    if not (gaps[-1] < gaps[0] and goal > 0.0):
+        return True
+    left, first = math.log(gaps[-1] / goal), math.log(gaps[0] / gaps[1])
+    renewed = max(1.0, math.log2(1.0 + left / (2.0 * first))) if first > 0.0 else math.inf
+    return further(gaps[0], gaps[-1], goal, len(gaps) - 1) > price + renewed
 
 
 def further(first: float, gap: float, goal: float, steps: int) -> float:
@@ -113,7 +133,7 @@ def further(first: float, gap: float, goal: float, steps: int) -> float:
     return steps * math.log(gap / goal) / math.log(first / gap) if gap < first else math.inf
 
 
-def _corrected(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
+def corrected(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
     """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹; q is overwritten."""
     shares = []
     for s, y, product in reversed(pairs):

@@ -24,8 +24,9 @@ from dualnewton.losses.base import RoughFit
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import ROUNDING, is_close, quasi_newton, step
+from dualnewton.solvers.direct.descent import ROUNDING, Pairs, corrected, outlives, quasi_newton, remember, step
 from dualnewton.solvers.direct.risk import Point, Risk
 from dualnewton.solvers.direct.squares import is_exact
 
@@ -56,7 +57,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     risk = Risk.of(problem, block)
     x, sampled = risk.vector(*(start or nothing(problem))), start is None
     tol, most, deadline = limits
-    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
+    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, block.crossovers, sampled=sampled)
     return Found(*risk.model(x), steps)
 
 
@@ -72,7 +73,15 @@ def nothing(problem: Problem) -> Start:
 
 
 def _minimised(
-    risk: Risk, x: np.ndarray, goal: float, most: int, deadline: float, level: float, *, sampled: bool
+    risk: Risk,
+    x: np.ndarray,
+    goal: float,
+    most: int,
+    deadline: float,
+    level: float,
+    crossovers: Crossovers,
+    *,
+    sampled: bool,
 ) -> tuple[np.ndarray, int]:
     """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
     at most ``level`` of the objective.
@@ -85,17 +94,42 @@ def _minimised(
     elif not many:
         at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
     else:
-        x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline)
+        x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline, crossovers)
         margins = risk.margins(x)
         t = _best_factor(risk, x, margins)
-        at, more, _ = from_hessian(risk, risk.at(t * x, t * margins), goal, deadline)
+        at = risk.at(t * x, t * margins)
+    gap = risk.gap(at)
+    if steps == 0 or gap > goal * abs(at.value):
+        at, more = _descended(risk, at, gap, goal, most - steps, deadline, level, crossovers)
         steps += more
-    stuck = steps > 0 and is_close(risk, at, goal)
-    while steps < most and not stuck:
-        at, stuck = step(risk, at, solved(risk.factor(at.margins), -at.gradient), level)
-        steps += 1
-        stuck = stuck or is_close(risk, at, goal) or time.perf_counter() > deadline
     return at.x, steps
+
+
+def _descended(
+    risk: Risk, at: Point, gap: float, goal: float, most: int, deadline: float, level: float, crossovers: Crossovers
+) -> tuple[Point, int]:
+    """Return the minimum and the steps to it by Newton's method, each of whose Hessians serves L-BFGS as long as that pays.
+
+    With few rows for each unknown the curvature changes too much from step to step. Large sums are computed in float32 unless
+    that changes some direction much.
+    """
+    large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
+    single, gaps, pairs, inverse = large, [gap], Pairs(), None
+    passes, price, stuck, before = 0, 0.0, False, at
+    while passes < 2 * most and not stuck:
+        if inverse is None or not many or outlives(gaps, goal * abs(at.value), price):
+            factor = risk.narrow_factor(at.margins) if single else None
+            single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
+            inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
+            price = (2.0 if large and not single else 1.0) * risk.ridge.size / crossovers.hessian_features
+        else:
+            remember(pairs, before, at)
+        before = at
+        at, stuck = step(risk, at, corrected(inverse, pairs, -at.gradient), level)
+        gaps.append(risk.gap(at))
+        stuck = stuck or gaps[-1] <= goal * abs(at.value) or time.perf_counter() > deadline
+        passes += 1
+    return at, -(-passes // 2)
 
 
 def from_hessian(risk: Risk, at: Point, goal: float, deadline: float) -> tuple[Point, int, bool]:
@@ -191,11 +225,13 @@ def _inverse(factor: np.ndarray, share: float, right: np.ndarray) -> np.ndarray:
     return share * solved(factor, right)
 
 
-def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: float) -> tuple[np.ndarray, int]:
+def _solve_sample(
+    own: Risk, x: np.ndarray, goal: float, most: int, deadline: float, crossovers: Crossovers
+) -> tuple[np.ndarray, int]:
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     accuracy = own.ridge.size / own.n
     near, limit = max(goal, WELL_BELOW * SAMPLE_GAP * accuracy), min(most, SAMPLE_STEPS)
-    x, steps = _minimised(own, x, near, limit, deadline, accuracy, sampled=True)
+    x, steps = _minimised(own, x, near, limit, deadline, accuracy, crossovers, sampled=True)
     return x, -(-steps // SAMPLED)
 
 

@@ -235,6 +235,10 @@ class Risk:
         """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""
         return _factor(partial(self.hessian, margins), self.ridge, single=single)
 
+    def narrow_factor(self, margins: np.ndarray) -> np.ndarray | None:
+        """Return the Cholesky factor of the Hessian, summed in float32; None if that changes some direction much."""
+        return _narrow_factor(partial(self.hessian, margins), self.ridge)
+
     def factor_of(self, weights: np.ndarray, ridge: np.ndarray, *, single: bool = True) -> np.ndarray:
         """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge); ``single`` as in :meth:`factor`."""
         return _factor(partial(self._gram, weights), ridge, single=single)
@@ -283,16 +287,20 @@ class Risk:
 
 def _factor(hessian: Callable[[type], np.ndarray], ridge: np.ndarray, *, single: bool) -> np.ndarray:
     """Return the Cholesky factor of a Hessian, given as a function of the type of its sums; ``single`` as above."""
-    if single:
-        H = hessian(np.float32)
-        diagonal = H.diagonal() + ridge
-        if np.isfinite(diagonal).all():
-            factor = factorised(H, ridge, lifted=False)
-            # L_jj²/H_jj is the part of feature j that the features before it do not explain. Rounding errors of features that
-            # are nearly combinations of others, such as those with large means, can make H indefinite.
-            if (
-                factor is not None
-                and (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal).all()
-            ):
-                return factor
-    return factorised(hessian(np.float64), ridge)
+    factor = _narrow_factor(hessian, ridge) if single else None
+    return factorised(hessian(np.float64), ridge) if factor is None else factor
+
+
+def _narrow_factor(hessian: Callable[[type], np.ndarray], ridge: np.ndarray) -> np.ndarray | None:
+    """Return the factor of the Hessian, summed in float32; None if that changes some direction much."""
+    H = hessian(np.float32)
+    diagonal = H.diagonal() + ridge
+    if not np.isfinite(diagonal).all():
+        return None
+    # L_jj²/H_jj is the part of feature j that the features before it do not explain. Rounding errors of features that are
+    # nearly combinations of others, such as those with large means, can make H indefinite.
+    factor: np.ndarray | None = factorised(H, ridge, lifted=False)
+    if factor is None:
+        return None
+    explained = NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * diagonal
+    return factor if explained.all() else None
