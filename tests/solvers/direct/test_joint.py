@@ -118,11 +118,11 @@ def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorise
     np.testing.assert_allclose(way, expected, rtol=1e-8)
 
 
-def norm_model(m=5, K=2, *, ridge=0.1):
+def norm_model(m=5, K=2):
     """ψ of a random problem, with thresholds that differ."""
     rng = np.random.default_rng(3)
     A, q = rng.standard_normal((12, m)), 20.0 * rng.standard_normal((K, m))
-    penalty = JointPenalty(np.full(m, ridge), rng.uniform(1.0, 5.0, m))
+    penalty = JointPenalty(np.full(m, 0.1), rng.uniform(1.0, 5.0, m))
     own = A.T @ A + np.diag(penalty.ridge)
     return joint.NormModel(own, q, penalty, own.diagonal())
 
@@ -172,9 +172,8 @@ def test_one_step_is_exact_for_features_that_do_not_depend_on_each_other():
     assert at.violations().max() <= 1e-8
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_the_gap_at_given_norms_is_that_of_their_model(ridge):
-    model, norms = norm_model(ridge=ridge), np.array([0.3, 0.0, 2.0, 0.1, 0.7])
+def test_the_gap_at_given_norms_is_that_of_their_model():
+    model, norms = norm_model(), np.array([0.3, 0.0, 2.0, 0.1, 0.7])
     at = model.at(norms)
     W = at.model()
     slopes = W @ model.own - model.penalty.ridge * W - model.q
@@ -239,7 +238,7 @@ def test_steps_in_the_norms_suffice(share, ratio, monkeypatch):
         assert len(steps) <= 16
 
 
-@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("ratio", [0.9, 0.5])
 def test_the_gap_says_when_a_point_is_good_enough(ratio, monkeypatch):
     """The gap may be small long before the violations are: fewer steps are taken than these ask for, and the tolerance is met."""
     steps, stepped = [], joint.NormModel.stepped
@@ -260,7 +259,7 @@ def test_the_gap_says_when_a_point_is_good_enough(ratio, monkeypatch):
 def test_the_gap_of_a_model_is_that_of_its_problem():
     """With all features gathered, P and the gap of the quadratic model are those that the rows give."""
     X, Y = SHAPES["few features"]
-    for ratio in (1.0, 0.4):
+    for ratio in (0.9, 0.4):
         lam, g = regularizers.mixed(0.1 * strongest(X, Y), ratio, joint=True)
         problem = dn.Problem(X, Y, losses.SquaredOutputs(3), regularizer=g, lam=lam, fit_intercept=True)
         rows = joint.Rows(problem, Block(problem.data))

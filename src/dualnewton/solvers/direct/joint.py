@@ -50,7 +50,8 @@ ROUNDING = 1e-15
 """Relative change of the model that is rounding."""
 
 CLOSE = 0.03
-"""Violation, as a fraction of the threshold, from which on the gap is computed: it may be small long before the violation is."""
+"""Violation, as a fraction of the threshold, from which on the gap is computed if there is a ridge: it may be small long before
+the violation is. Without a ridge, the gap is of the order of the violation."""
 
 RAISED = 2.0
 """Multiple of the least violation so far above which a step has raised it."""
@@ -100,7 +101,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
         low = float(np.minimum.reduce(part.threshold, initial=np.inf))
-        goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
+        close = CLOSE * low if problem.regularizer.strongly_convex else 0.0
+        goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, close, losses)
         V, done = minimum(
             rows.matrix(),
             slopes[:, inside],
