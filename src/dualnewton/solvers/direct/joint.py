@@ -53,10 +53,10 @@ CLOSE = 0.03
 """Violation, as a fraction of the threshold, from which on the gap is computed if there is a ridge: it may be small long before
 the violation is. Without a ridge, the gap is of the order of the violation."""
 
-RAISED = 2.0
+WORSE = 2.0
 """Multiple of the least violation so far above which a step has raised it."""
 
-IN_VAIN, STALLED = 12, 2
+IN_VAIN, IDLE = 12, 2
 """Steps in a row that leave more than half of the least violation, after which other steps take over: after a raised violation
 the steps leave about two thirds of it each. One that neither raises nor halves it counts as two: rounding may be reached."""
 
@@ -157,8 +157,8 @@ def minimum(
     while in_vain < IN_VAIN:
         at = model.at(norms)
         left = float(np.maximum.reduce(at.violations(), initial=0.0))
-        raised = left > RAISED * least
-        in_vain = 0 if left < 0.5 * least else in_vain + (1 if raised else STALLED)
+        raised = left > WORSE * least
+        in_vain = 0 if left < 0.5 * least else in_vain + (1 if raised else IDLE)
         if left < least:
             best, least = at, left
         if left <= goal.violation or time.perf_counter() > deadline:
