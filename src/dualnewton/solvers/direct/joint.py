@@ -50,8 +50,7 @@ ROUNDING = 1e-15
 """Relative change of the model that is rounding."""
 
 CLOSE = 0.03
-"""Violation, as a fraction of the threshold, from which on the gap is computed if there is a ridge: it may be small long before
-the violation is. Without a ridge, the gap is of the order of the violation."""
+"""Violation, as a fraction of the threshold, from which on the gap is computed: it may be small long before the violation is."""
 
 WORSE = 2.0
 """Multiple of the least violation so far above which a step has raised it."""
@@ -59,6 +58,9 @@ WORSE = 2.0
 IN_VAIN, IDLE = 12, 2
 """Steps in a row that leave more than half of the least violation, after which other steps take over: after a raised violation
 the steps leave about two thirds of it each. One that neither raises nor halves it counts as two: rounding may be reached."""
+
+SMALL = 16
+"""Number of features up to which the system of all is solved where some norms are zero: taking the others would take longer."""
 
 KEPT = 0.1
 """Part of each norm that remains after such a step: many at once that became zero, and nonzero again, might repeat."""
@@ -98,24 +100,26 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             break
         if not persists and rows.inside.size + more.size > block.crossovers.persistent_features:
             break
+        every = not rows.inside.size and more.size == problem.d  # in their order
         rows.gather(more)
-        inside, part = rows.inside, penalty.only(rows.inside)
+        inside = rows.inside
+        part = penalty if every else penalty.only(inside)
         low = float(np.minimum.reduce(part.threshold, initial=np.inf))
-        close = CLOSE * low if problem.regularizer.strongly_convex else 0.0
-        goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, close, losses)
+        goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
         V, done = minimum(
             rows.matrix(),
-            slopes[:, inside],
-            beyond.take(inside),
-            W[:, inside],
+            slopes if every else slopes.take(inside, axis=1),
+            beyond if every else beyond.take(inside),
+            W if every else W.take(inside, axis=1),
             part,
             goal,
             limits.deadline,
             block.crossovers,
             persists=persists,
         )
-        W = np.zeros(W.shape)
-        W[:, inside] = V
+        W = V if every else np.zeros(W.shape)
+        if not every:
+            W[:, inside] = V
         steps += 1
         if (done and limits.tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
             best = W
@@ -183,15 +187,15 @@ class AtNorms(NamedTuple):
 
     norms: np.ndarray  # ν
     used: np.ndarray  # features with ν_j > 0
-    own: np.ndarray  # H + D(ridge) of these
+    own: np.ndarray  # H + D(ridge) of these, or of all features where they are few
     factors: Any  # LU factors and pivots of D(ν) own + D(threshold)
-    Z: np.ndarray  # W_j/ν_j of these
+    Z: np.ndarray  # W_j/ν_j of the same features
     lengths: np.ndarray  # ‖Z_j‖ of all features; of those with ν_j = 0, Z_j are their slopes over −threshold_j
     beyond: np.ndarray  # threshold_j (‖Z_j‖ − 1)
 
     def model(self) -> np.ndarray:
         """Return W."""
-        if self.used.size == self.norms.size:
+        if len(self.own) == self.norms.size:
             return self.Z * self.norms
         W = np.zeros((len(self.Z), len(self.norms)))
         W[:, self.used] = self.Z * self.norms.take(self.used)
@@ -212,10 +216,11 @@ class NormModel(NamedTuple):
     single: np.ndarray  # diagonal of ``own``, and ∞ where it is zero: such a feature stays zero
 
     def at(self, norms: np.ndarray) -> AtNorms:
-        """Solve for Z."""
+        """Solve for Z: of the features with ν_j > 0 alone, unless there are few."""
         factorise, solve = _lapack()
         own, q, nu, threshold, used = self.own, self.q, norms, self.penalty.threshold, norms.nonzero()[0]
-        if used.size < norms.size:
+        some = used.size < norms.size > SMALL
+        if some:
             rows = own.take(used, axis=0)
             own, q, nu, threshold = rows.take(used, axis=1), q.take(used, axis=1), nu.take(used), threshold.take(used)
         M = own * nu[:, None]
@@ -223,9 +228,7 @@ class NormModel(NamedTuple):
         # The transpose of an array in C order is what LAPACK works on, without a copy.
         factors = factorise(M.T, 1)[:2] if len(M) else (M, used)
         Z = solve(*factors, q.T)[0].T if len(M) else q
-        lengths = feature_norms(Z)
-        if used.size < norms.size:
-            lengths = feature_norms((self.q - (Z * nu) @ rows) / self.penalty.threshold)
+        lengths = feature_norms((self.q - (Z * nu) @ rows) / self.penalty.threshold if some else Z)
         return AtNorms(norms, used, own, factors, Z, lengths, self.penalty.threshold * (lengths - 1.0))
 
     def value_and_gap(self, at: AtNorms, constant: float) -> tuple[float, float]:
@@ -245,11 +248,12 @@ class NormModel(NamedTuple):
         lengths, beyond, nu, threshold, used = at.lengths, at.beyond, at.norms, self.penalty.threshold, at.used
         if not used.size:
             return np.maximum(beyond / self.single, 0.0)
-        some = used.size < nu.size
-        if some:
-            lengths, beyond, nu, threshold = (each.take(used) for each in (lengths, beyond, nu, threshold))
         curvature = at.Z.T @ at.Z
         curvature *= _lapack()[1](*at.factors, at.own.T)[0].T
+        some = used.size < nu.size
+        if some:
+            lengths, beyond, nu, threshold = lengths.take(used), beyond.take(used), nu.take(used), threshold.take(used)
+            curvature = curvature if len(curvature) == used.size else curvature.take(used, axis=0).take(used, axis=1)
         curvature *= threshold
         right = (0.5 * (lengths + 1.0) if raised else lengths * lengths) * beyond
         nu = np.maximum(nu + solution(curvature, right), KEPT * nu if raised else 0.0)

@@ -77,12 +77,16 @@ class JointPenalty(NamedTuple):
     def value_and_gap(
         self, norms: np.ndarray, product: float, steepness: np.ndarray, losses: float
     ) -> tuple[float, float]:
-        """Return n P, and n(P − D) for the dual point of V, which is feasible if all features have a ridge.
+        """Return n P, and n(P − D) for the dual point of V: as it is with a ridge, else shortened until it is feasible.
 
         Of V and the slopes there, the norms of each feature and their inner product are given.
         """
-        penalty, beyond = self.value_at(norms), np.maximum(steepness - self.threshold, 0.0)
-        return losses + penalty, penalty + product + 0.5 * float(beyond.dot(beyond / self.ridge))
+        penalty = self.value_at(norms)
+        if np.count_nonzero(self.ridge):
+            beyond = np.maximum(steepness - self.threshold, 0.0)
+            return losses + penalty, penalty + product + 0.5 * float(beyond.dot(beyond / self.ridge))
+        r = 1.0 / max(float(np.maximum.reduce(steepness / self.threshold, initial=0.0)), 1.0)
+        return losses + penalty, penalty + r * product + (1.0 - r) ** 2 * losses
 
     def violations(self, V: np.ndarray, slopes: np.ndarray, norms: np.ndarray | None = None) -> np.ndarray:
         """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j.
