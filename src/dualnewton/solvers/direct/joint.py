@@ -81,10 +81,10 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
-    best, least, in_vain, steps = W, np.inf, 0, 0
+    best, least, in_vain, steps, every = W, np.inf, 0, 0, start is None
     persists = problem.n * problem.d <= block.crossovers.small_entries
     while True:
-        losses, slopes = rows.evaluate(W[:, rows.inside].T)
+        losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T)
         beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
         if steps or start is not None:
             value, gap = value_and_gap(problem, W, losses, slopes)
@@ -100,7 +100,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             break
         if not persists and rows.inside.size + more.size > block.crossovers.persistent_features:
             break
-        every = not rows.inside.size and more.size == problem.d  # in their order
+        every = every and (
+            steps > 0 or more.size == problem.d
+        )  # all at once, in their order: no arrays need be taken apart
         rows.gather(more)
         inside = rows.inside
         part = penalty if every else penalty.only(inside)
@@ -124,7 +126,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         if (done and limits.tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
             best = W
             break
-    return Found(best, rows.intercept(best[:, rows.inside].T), max(steps, 1))
+    used = best.T if every and steps else best[:, rows.inside].T
+    return Found(best, rows.intercept(used), max(steps, 1))
 
 
 def minimum(
