@@ -13,6 +13,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.estimators._validation import Examples
+from dualnewton.losses.rounding import DOUBLE
 from dualnewton.matrix import linear
 from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.newton_systems import CentredSystems, Effort
@@ -238,11 +239,12 @@ class _Dense(NamedTuple):
     def of(cls, data: Examples, *, fit_intercept: bool) -> _Dense:
         """Gather the rows in memory."""
         rows, Y, c = linear.to_dense(data.matrix.rows(slice(None))), on_host(data.y), on_host(data.sample_weight)
-        means = np.zeros(rows.shape[1]), np.zeros(Y.shape[1])
-        if fit_intercept:
-            shares = np.full(len(rows), 1.0 / len(rows)) if c is None else c / c.sum()
-            means = shares @ rows, shares @ Y
-        return cls(rows, Y, None if c is None else np.sqrt(c), means)
+        s = None if c is None else np.sqrt(c)
+        if not fit_intercept:
+            return cls(rows, Y, s, (np.zeros(rows.shape[1]), np.zeros(Y.shape[1])))
+        shares = np.empty(len(rows))
+        shares[:] = 1.0 / len(rows) if c is None else c / c.sum()
+        return cls(rows, Y, s, (shares @ rows, shares @ Y))
 
 
 class Spectrum(NamedTuple):
@@ -272,7 +274,7 @@ class Decomposition:
             from scipy.linalg.lapack import dgeqrf
 
             self.reflectors = dgeqrf(A if tall else A[:, :first], lwork=BLOCK * columns, overwrite_a=tall)[:2]
-            self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
+            self.R = _upper(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
         if first:
             self._remove_constants()
         self.right = self._turned(B, "T")
@@ -283,14 +285,16 @@ class Decomposition:
         Only rounding errors are left of a constant feature: of those of its mean, which are a multiple of √c. They would count as
         a feature of their own if no other one had a larger singular value.
         """
-        sizes = np.linalg.norm(self.R, axis=0)
+        squares, along = np.add.reduce(np.square(self.R[1:])), np.square(self.R[0])
         self.R[0] = 0.0
-        self.R[:, np.linalg.norm(self.R, axis=0) <= self._roundoff * sizes] = 0.0
+        # NaN and ∞ count as features.
+        if np.count_nonzero(rounding := np.sqrt(squares) <= self._roundoff * np.sqrt(squares + along)):
+            self.R[:, rounding] = 0.0
 
     @property
     def _roundoff(self) -> float:
         """Rounding errors of R, as a fraction of its norm."""
-        return float(np.finfo(float).eps) * max(self.rows, self.R.shape[1])
+        return 2.0 * DOUBLE * max(self.rows, self.R.shape[1])
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -371,6 +375,12 @@ class Decomposition:
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""
         return w, float(self.means[1][k] - self.means[0] @ w)
+
+
+def _upper(M: np.ndarray) -> np.ndarray:
+    """Return the upper triangle of a square matrix, with zeros below; ``np.triu`` takes several times as long for a small one."""
+    each = np.arange(len(M))
+    return np.where(each[:, None] <= each, M, 0.0)
 
 
 class ByProducts(Solved):

@@ -128,7 +128,7 @@ def independence(
         attempts = _grams(problem, room)
     for rows, weights, G in attempts:
         last, error = (rows, weights), FLOAT64.gamma(rows.size + 8)  # each entry is a sum of products of three numbers
-        if (found := _scaled(G if kept is Ellipsis else G[np.ix_(kept, kept)], error)) is not None:
+        if (found := _scaled(G if kept is Ellipsis else _among(G, kept), error)) is not None:
             return Independence(rows, kept, *found, float(weights.min()))
         # Relations between features are evaluated on all rows, which are not read again from files or from elsewhere.
         if one_sided or not whole:
@@ -136,12 +136,17 @@ def independence(
         spanning, close = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
         if spanning is None and close:  # the features depend on each other up to rounding
             return None
-        if spanning is not None and (found := _scaled(G[np.ix_(spanning, spanning)], error)) is not None:
+        if spanning is not None and (found := _scaled(_among(G, spanning), error)) is not None:
             return Independence(rows, spanning, *found, float(weights.min()))
     if last is None or not whole or problem.d > MOST_FACTORED:
         return None
     step = -(-last[0].size // (ELSEWHERE * _few(problem)))
     return _factored(problem, last[0][::step], last[1][::step], kept)
+
+
+def _among(G: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Return the rows and columns of some features."""
+    return G.take(features, axis=0).take(features, axis=1)
 
 
 def within_reach(problem: Problem, theta: np.ndarray, excess: np.ndarray) -> tuple[float, float] | None:
@@ -224,7 +229,7 @@ def _scaled(G: np.ndarray, error: float) -> tuple[np.ndarray, float] | None:
     diagonal = G.diagonal()
     if not diagonal.size:
         return diagonal, 1.0
-    if not diagonal.min() > SMALLEST:
+    if not np.minimum.reduce(diagonal) > SMALLEST:
         return None
     scale = 1.0 / np.sqrt(diagonal)
     smallest = smallest_eigenvalue(scale[:, None] * G * scale, error + 4.0 * DOUBLE)  # an infinite G has no factor
@@ -241,7 +246,7 @@ def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
 
     diagonal = B.diagonal().copy()
     factor = FLOAT64.gamma(len(B) + 2)
-    lost = 1.01 * (factor / (1.0 - factor) + error) * float(diagonal.sum()) + 8.0 * DOUBLE
+    lost = 1.01 * (factor / (1.0 - factor) + error) * float(np.add.reduce(diagonal)) + 8.0 * DOUBLE
     for shift in SHIFTS:
         if shift <= 2.0 * lost:
             break

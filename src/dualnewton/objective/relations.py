@@ -12,7 +12,7 @@ rounding errors, and the optimum may use it with huge coefficients.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.
     from scipy.linalg.lapack import dpstrf, dtrtrs
 
     own = G if len(among) == len(G) else G[np.ix_(among, among)]
-    if not (own.diagonal().min(initial=np.inf) > 0.0 and np.isfinite(own).all()):
+    if not (np.minimum.reduce(own.diagonal(), initial=np.inf) > 0.0 and np.isfinite(own).all()):
         return None, False
     scale = 1.0 / np.sqrt(own.diagonal())
     scale[among == data.d] *= 4.0  # the constant comes first: constant features are multiples of it, not it of them
@@ -67,17 +67,19 @@ def spanning_features(data: Data, G: np.ndarray, among: np.ndarray) -> tuple[np.
     order = order - 1
     first, rest = order[:rank], order[rank:]
     coefficients = dtrtrs(factor[:rank, :rank], factor[rank:, :rank].T, lower=True, trans=1)[0]  # of scaled features
-    relations = np.zeros((len(G), len(rest)))
-    relations[among[first]], relations[among[rest], np.arange(len(rest))] = coefficients, -1.0
-    units = scale[first][:, None] / scale[rest]
-    near = relations.copy()
-    near[among[first]] = np.where(np.abs(coefficients) > NEGLIGIBLE, coefficients, 0.0) * units
-    exact = _exact(data, near, among[rest], constant=len(G) > data.d)
-    if exact is not None:
-        proved, close = _evaluated(data, *exact, constant=len(G) > data.d)
+    constant, units, places = len(G) > data.d, scale[first][:, None] / scale[rest], (among[rest], np.arange(len(rest)))
+
+    def relations_of(scaled: np.ndarray) -> np.ndarray:
+        """Return the coefficients of the features themselves, a column for each relation, with −1 at its own feature."""
+        found = np.zeros((len(G), len(rest)))
+        found[among[first]], found[places] = scaled * units, -1.0
+        return found
+
+    near = relations_of(np.where(np.abs(coefficients) > NEGLIGIBLE, coefficients, 0.0))
+    if (exact := _exact(data, near, places[0], constant=constant)) is not None:
+        proved, close = _evaluated(data, *exact, constant=constant)
         return np.sort(among[first]) if proved else None, close
-    relations[among[first]] *= units
-    return None, _evaluated(data, relations, np.zeros(0, dtype=int), constant=len(G) > data.d)[1]
+    return None, _evaluated(data, relations_of(coefficients), np.zeros(0, dtype=int), constant=constant)[1]
 
 
 def _exact(
@@ -87,9 +89,9 @@ def _exact(
 
     None if there are no such relations. Each has the coefficient −1 at its entry of ``last``.
     """
-    pairs = (relations != 0.0).sum(axis=0) == 2
-    others = ~pairs
-    if pairs.any():
+    pairs = np.add.reduce(relations != 0.0) == 2
+    others: Any = slice(None)
+    if np.count_nonzero(pairs):
         with_constant = pairs & (relations[-1] != 0.0) if constant else np.zeros(len(last), dtype=bool)
         relations[-1, with_constant] = linear.to_dense(data.rows(slice(0, 1)))[0, last[with_constant]]
         powers = np.copysign(np.exp2(np.rint(np.log2(np.abs(relations) + (relations == 0.0)))), relations)
@@ -101,24 +103,24 @@ def _exact(
     if (integers := _integers(relations[:, others])) is None:
         return None
     relations[:, others] = integers
-    sizes = np.abs(integers[: data.d]).T @ data.feature_norms + np.abs(integers[data.d :]).sum(axis=0)
-    if not FINEST * sizes.max(initial=0.0) < 0.99 * LARGEST:
+    sizes = data.feature_norms @ np.abs(integers[: data.d]) + np.add.reduce(np.abs(integers[data.d :]))
+    if not FINEST * np.maximum.reduce(sizes, initial=0.0) < 0.99 * LARGEST:
         return None
-    return relations, np.flatnonzero(integers[: data.d].any(axis=1))
+    return relations, integers[: data.d].any(axis=1).nonzero()[0]
 
 
 def _evaluated(data: Data, relations: np.ndarray, whole: np.ndarray, *, constant: bool) -> tuple[bool, bool]:
     """Whether the relations hold and entries of the features ``whole`` are multiples of 1/FINEST; whether they nearly hold."""
     d, proved = data.d, True
-    allowed = CLOSE * (np.abs(relations[:d]).T @ data.feature_norms) / np.sqrt(data.n)  # of a row
     step = max(1, ENTRIES * data.n // max(1, data.profile.stored))
     for start in range(0, data.n, step):
         rows = data.rows(slice(start, start + step))
         values = rows @ relations[:d]
         if constant:
             values += relations[-1]
-        if values.any():
+        if np.count_nonzero(values):
             proved = False
+            allowed = CLOSE * (data.feature_norms @ np.abs(relations[:d])) / np.sqrt(data.n)  # of a row
             if (np.abs(values).max(axis=0) > allowed).any():
                 return False, False
         if proved and whole.size:
@@ -129,7 +131,10 @@ def _evaluated(data: Data, relations: np.ndarray, whole: np.ndarray, *, constant
 
 def _integers(relations: np.ndarray) -> np.ndarray | None:
     """Return each relation, a column, times the smallest factor that makes its coefficients integers; None if none does."""
-    found, left = np.zeros(relations.shape), np.arange(relations.shape[1])
+    found = np.rint(relations)
+    if (np.abs(found - relations) <= NEGLIGIBLE).all():
+        return found
+    left = np.arange(relations.shape[1])
     for factor in MULTIPLES:
         if not left.size:
             break

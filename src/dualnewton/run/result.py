@@ -43,8 +43,10 @@ class Status(enum.Enum):
 
         Steps go on while they may bring the gap below ``tol`` less the rounding errors of the certificate.
         """
+        if found.meets(tol):
+            return cls.CONVERGED
         hopeless = (found.rounding or 0.0) > tol * abs(found.primal)
-        met = {cls.CONVERGED: found.meets(tol), cls.ROUNDING: found.relative_gap <= tol and hopeless}
+        met = {cls.ROUNDING: found.relative_gap <= tol and hopeless}
         return next((status for status in cls if met.get(status) or reasons.get(status)), None)
 
     @classmethod

@@ -49,11 +49,9 @@ class Crossovers:
     # scaling delays the decrease of the gap.
     heavy_feature: float = 4.0
     heavy_trace: float = 0.25
-    # Coefficients of several outputs in use up to which a Newton step on one dense block factorises its matrix, and features
-    # in use up to which it factorises two matrices with a row for each of them; beyond, conjugate gradients need one of
-    # these.
+    # Coefficients of several outputs in use up to which the Newton steps of a proximal point factorise their matrix; beyond,
+    # they factorise two matrices with a row for each feature.
     factorised_unknowns: int = 60
-    factorised_features: int = 64
     # Features above which models of several outputs on a block of more than ``small_entries`` entries are left to block
     # coordinate descent, which is compiled.
     persistent_features: int = 128

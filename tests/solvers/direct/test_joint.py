@@ -98,10 +98,12 @@ def test_degenerate_data_are_certified_without_warnings(X, Y, ratio, share):
             assert dn.MultiTaskElasticNet(**options).fit(X, Y).certificate_.relative_gap <= 1e-4
 
 
-@pytest.mark.parametrize(("factorised", "by_features"), [(1, 0), (1, 1000), (1000, 0)])
+@pytest.mark.parametrize(("factorised", "by_features"), [(1, False), (1, True), (1000, False)])
 def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, by_features, monkeypatch):
-    sizes = Crossovers(factorised_unknowns=factorised, factorised_features=by_features)
+    sizes = Crossovers(factorised_unknowns=factorised)
     monkeypatch.setattr(joint, "INEXACT", 1e-12)
+    if not by_features:
+        monkeypatch.setattr(joint, "solved_by_factors", lambda *_: None)
     rng = np.random.default_rng(0)
     K, m = 3, 6
     A, units, right = rng.standard_normal((20, m)), rng.standard_normal((K, m)), rng.standard_normal((K, m))
@@ -116,18 +118,80 @@ def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorise
     np.testing.assert_allclose(way, expected, rtol=1e-8)
 
 
-def test_a_newton_step_never_raises_the_objective():
+def norm_model(m=5, K=2, *, ridge=0.1):
+    """ψ of a random problem, with thresholds that differ."""
     rng = np.random.default_rng(3)
-    A, V, q = rng.standard_normal((12, 5)), rng.standard_normal((2, 5)), rng.standard_normal((2, 5))
-    H, penalty = A.T @ A, JointPenalty(np.zeros(5), np.full(5, 3.0))
+    A, q = rng.standard_normal((12, m)), 20.0 * rng.standard_normal((K, m))
+    penalty = JointPenalty(np.full(m, ridge), rng.uniform(1.0, 5.0, m))
+    own = A.T @ A + np.diag(penalty.ridge)
+    return joint.NormModel(own, q, penalty, own.diagonal())
 
-    def value(V):
-        return 0.5 * float(np.vdot(V @ H, V)) - float(np.vdot(q, V)) + penalty.value(V)
 
-    for _ in range(10):
-        new = joint.shortened(joint.newton_step(H, q, V, penalty, USUAL), H, V, penalty)
-        assert value(new) <= value(V) + 1e-12
-        V = new
+def psi(model, norms):
+    """ψ(ν) = ½ Σ threshold_j ν_j − ½⟨Q, W⟩."""
+    return 0.5 * float(model.penalty.threshold @ norms) - 0.5 * float(np.vdot(model.q, model.at(norms).model()))
+
+
+@pytest.mark.parametrize("zeros", [(), (1, 4)])
+@pytest.mark.parametrize("small", [0, 16])
+def test_the_model_of_given_norms_is_the_minimiser_of_the_weighted_squares(zeros, small, monkeypatch):
+    """W minimises ½⟨W, W(H + D(ridge))⟩ − ⟨Q, W⟩ + ½ Σ threshold_j ‖W_j‖²/ν_j; features with ν_j = 0 are zero."""
+    monkeypatch.setattr(joint, "SMALL", small)
+    model, norms = norm_model(), np.array([0.3, 1.0, 2.0, 0.1, 0.7])
+    norms[list(zeros)] = 0.0
+    at, used = model.at(norms), norms > 0.0
+    M = model.own + np.diag(model.penalty.threshold / np.where(used, norms, 1.0))
+    expected = np.zeros((2, 5))
+    expected[:, used] = np.linalg.solve(M[np.ix_(used, used)], model.q[:, used].T).T
+    np.testing.assert_allclose(at.model(), expected, rtol=1e-10, atol=1e-12)
+    slopes = expected @ model.own - model.q  # with the ridge
+    np.testing.assert_allclose(at.lengths, feature_norms(slopes) / model.penalty.threshold, rtol=1e-9)
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_step_is_the_same_with_and_without_the_features_that_are_zero(raised, monkeypatch):
+    model, norms, found = norm_model(), np.array([0.3, 0.0, 2.0, 0.0, 0.7]), []
+    for small in (0, 16):
+        monkeypatch.setattr(joint, "SMALL", small)
+        found.append(model.stepped(model.at(norms), raised=raised))
+    np.testing.assert_allclose(*found, rtol=1e-10)
+
+
+def test_lengths_and_curvature_are_the_derivatives_of_psi():
+    """The gradient is ½ threshold_j(1 − ‖Z_j‖²); a Newton step of ψ meets the equations of its second derivatives."""
+    model, norms, h = norm_model(), np.array([1.3, 1.0, 2.0, 0.8, 0.7]), 1e-4
+
+    def gradient(norms):
+        return 0.5 * model.penalty.threshold * (1.0 - model.at(norms).lengths ** 2)
+
+    units = h * np.eye(5)
+    slopes = [(psi(model, norms + e) - psi(model, norms - e)) / (2.0 * h) for e in units]
+    np.testing.assert_allclose(gradient(norms), slopes, rtol=1e-5, atol=1e-6)
+    hessian = np.array([(gradient(norms + e) - gradient(norms - e)) / (2.0 * h) for e in units])
+    step = model.stepped(model.at(norms), raised=True) - norms
+    np.testing.assert_allclose(hessian @ step, -gradient(norms), rtol=1e-4, atol=1e-4)
+
+
+def test_one_step_is_exact_for_features_that_do_not_depend_on_each_other():
+    model = norm_model()
+    own = np.diag(model.own.diagonal())
+    model = model._replace(own=own)
+    start = np.full(5, 1e-3)
+    at = model.at(model.stepped(model.at(start), raised=False))
+    alone = np.maximum(feature_norms(model.q) - model.penalty.threshold, 0.0) / own.diagonal()
+    np.testing.assert_allclose(at.norms, alone, rtol=1e-8)
+    assert at.violations().max() <= 1e-8
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_the_gap_at_given_norms_is_that_of_their_model(ridge):
+    model, norms = norm_model(ridge=ridge), np.array([0.3, 0.0, 2.0, 0.1, 0.7])
+    at = model.at(norms)
+    W = at.model()
+    slopes = W @ model.own - model.penalty.ridge * W - model.q
+    losses = 7.0 + 0.5 * float(np.vdot(W, slopes - model.q))
+    expected = model.penalty.value_and_gap(feature_norms(W), float(np.vdot(W, slopes)), feature_norms(slopes), losses)
+    np.testing.assert_allclose(model.value_and_gap(at, 7.0), expected, rtol=1e-9)
 
 
 def test_a_start_is_continued_and_limits_end_the_steps():
@@ -157,43 +221,49 @@ def test_rows_are_evaluated_again_only_where_the_tolerance_is_tiny(monkeypatch):
         assert len(evaluations) == expected
 
 
-def test_newton_steps_find_the_features_of_correlated_rows(monkeypatch):
-    """Features that depend on each other enter and leave in steps that do not repeat: no sweeps are needed."""
-    monkeypatch.setattr(joint, "minimise", lambda *_, **__: pytest.fail("sweeps"))
-    rng = np.random.default_rng(0)
-    X = 0.9 * rng.standard_normal((300, 1)) + 0.5 * rng.standard_normal((300, 10))
-    Y = X[:, :5] @ rng.standard_normal((5, 3)) + rng.standard_normal((300, 3))
-    model = dn.MultiTaskLasso(tol=1e-9).fit(X, Y)
-    assert model.certificate_.relative_gap <= 1e-9
-    assert 0 < np.count_nonzero(model.coef_.any(axis=0)) < 10
+def kinds_of_rows():
+    """Rows whose features depend on each other, are exclusive, or differ in scale by six orders; more features than some."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(60, 300)), int(rng.integers(5, 40))
+        common = rng.standard_normal((n, 1))
+        yield 0.9 * common + 0.5 * rng.standard_normal((n, d))
+        yield np.eye(d)[rng.integers(d, size=n)]
+        yield (rng.standard_normal((n, d)) + rng.standard_normal(d)) * 10.0 ** rng.uniform(-3.0, 3.0, d)
+        yield rng.standard_normal((n, 3)) @ rng.standard_normal((3, d)) + 0.1 * rng.standard_normal((n, d))
 
 
-def test_features_that_a_step_moves_past_zero_become_zero(monkeypatch):
-    """Otherwise Newton steps on many correlated features would be shortened again and again until sweeps take over."""
-    V, way = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 2.0]]), np.array([[-3.0, 1.0, 1.0], [0.5, 1.0, -1.0]])
-    np.testing.assert_array_equal(joint.moved(V, way), [[0.0, 2.0, 1.0], [0.0, 1.0, 1.0]])
-    monkeypatch.setattr(joint, "minimise", lambda *_, **__: pytest.fail("sweeps"))
-    rng = np.random.default_rng(5)
-    X = rng.standard_normal((1000, 50)) + 2.0 * rng.standard_normal((1000, 1))
-    Y = X[:, :12] @ rng.standard_normal((12, 3)) + rng.standard_normal((1000, 3))
-    assert dn.MultiTaskElasticNet(1.0).fit(X, Y).certificate_.relative_gap <= 1e-4
+@pytest.mark.parametrize("share", [0.3, 0.03, 0.003])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_steps_in_the_norms_suffice(share, ratio, monkeypatch):
+    """Neither proximal points nor sweeps are needed, and a dozen steps suffice, on any of these rows."""
+    monkeypatch.setattr(joint, "by_proximal_points", lambda *_: pytest.fail("proximal points"))
+    steps, stepped = [], joint.NormModel.stepped
+    monkeypatch.setattr(joint.NormModel, "stepped", lambda *args, **rest: steps.append(1) or stepped(*args, **rest))
+    for X in kinds_of_rows():
+        rng = np.random.default_rng(len(X))
+        W = rng.standard_normal((X.shape[1], 3)) / np.maximum(X.std(axis=0), 1e-12)[:, None]
+        Y = X @ W + rng.standard_normal((len(X), 3))
+        steps.clear()
+        model = dn.MultiTaskElasticNet(share * strongest(X, Y), l1_ratio=ratio).fit(X, Y)
+        assert model.certificate_.relative_gap <= 1e-4
+        assert len(steps) <= 16
 
 
-@pytest.mark.parametrize("name", ["MultiTaskLasso", "MultiTaskElasticNet"])
-def test_the_gap_says_when_a_point_is_good_enough(name, monkeypatch):
+@pytest.mark.parametrize("ratio", [0.9, 0.5])
+def test_the_gap_says_when_a_point_is_good_enough(ratio, monkeypatch):
     """The gap may be small long before the violations are: fewer steps are taken than these ask for, and the tolerance is met."""
-    steps, step = [], joint.newton_step
-    monkeypatch.setattr(joint, "newton_step", lambda *args: steps.append(1) or step(*args))
-    X, Y = SHAPES["few features"]
-    counts = {}
-    for close in (0.0, joint.CLOSE):
+    steps, stepped = [], joint.NormModel.stepped
+    monkeypatch.setattr(joint.NormModel, "stepped", lambda *args, **rest: steps.append(1) or stepped(*args, **rest))
+    counts = {0.0: [], joint.CLOSE: []}
+    for close, shape, tol in itertools.product(counts, ("few features", "correlated"), (1e-2, 1e-3, 1e-4, 1e-6)):
         monkeypatch.setattr(joint, "CLOSE", close)
-        for tol in (1e-2, 1e-3, 1e-4, 1e-12):
-            steps.clear()
-            assert getattr(dn, name)(0.1, tol=tol).fit(X, Y).certificate_.relative_gap <= tol
-            counts[close, tol] = len(steps)
-    by_violations, by_gap = ([n for (close, _), n in counts.items() if close == own] for own in (0.0, joint.CLOSE))
-    assert by_gap == sorted(by_gap)
+        X, Y = SHAPES[shape]
+        steps.clear()
+        model = dn.MultiTaskElasticNet(0.03 * strongest(X, Y), l1_ratio=ratio, tol=tol).fit(X, Y)
+        assert model.certificate_.relative_gap <= tol
+        counts[close].append(len(steps))
+    by_violations, by_gap = counts.values()
     assert all(one <= other for one, other in zip(by_gap, by_violations, strict=True))
     assert sum(by_gap) < sum(by_violations)
 
@@ -208,7 +278,8 @@ def test_the_gap_of_a_model_is_that_of_its_problem():
         rows.gather(np.arange(problem.d))
         W = np.random.default_rng(0).standard_normal((3, problem.d))
         loss, slopes = rows.evaluate(W.T)
-        found = JointPenalty.of(problem).value_and_gap(W, feature_norms(W), slopes, loss)
+        sizes = feature_norms(W), float(np.vdot(W, slopes)), feature_norms(slopes)
+        found = JointPenalty.of(problem).value_and_gap(*sizes, loss)
         np.testing.assert_allclose(found, joint.value_and_gap(problem, W, loss, slopes), rtol=1e-10)
 
 
@@ -243,13 +314,13 @@ def test_newton_steps_of_a_proximal_step_reach_its_optimality_conditions(monkeyp
 
 @pytest.mark.parametrize("share", [0.1, 0.01])
 def test_models_of_many_features_are_left_to_coordinate_descent(share, monkeypatch):
-    """Their Newton systems, with all outputs of all features, would take several times as long as sweeps over the features."""
+    """Their linear systems would take several times as long as sweeps over the features."""
     rng, sizes = np.random.default_rng(0), []
     X, W = rng.standard_normal((200, 800)), np.zeros((800, 3))
     W[:80] = rng.standard_normal((80, 3))
     Y = X @ W + rng.standard_normal((200, 3))
-    newton_step = joint.newton_step
-    monkeypatch.setattr(joint, "newton_step", lambda H, *rest: sizes.append(len(H)) or newton_step(H, *rest))
+    minimum = joint.minimum
+    monkeypatch.setattr(joint, "minimum", lambda H, *rest, **more: sizes.append(len(H)) or minimum(H, *rest, **more))
     alpha = share * strongest(X, Y)
     model = dn.MultiTaskLasso(alpha, tol=1e-6).fit(X, Y)
     assert max(sizes, default=0) <= USUAL.persistent_features
@@ -260,10 +331,11 @@ def test_models_of_many_features_are_left_to_coordinate_descent(share, monkeypat
     assert model.certificate_.primal == pytest.approx(dn.certify(reference, X, Y).primal, rel=3e-6)
 
 
-def test_conjugate_gradients_end_at_a_flat_direction():
+def test_conjugate_gradients_end_at_a_flat_direction(monkeypatch):
     """At features that depend on each other, a norm is linear along its own unit vector, and the matrix is zero there."""
+    monkeypatch.setattr(joint, "solved_by_factors", lambda *_: None)
     bend, units = np.ones(3), np.tile([[1.0], [0.0]], 3)
-    sizes = Crossovers(factorised_unknowns=1, factorised_features=0)
+    sizes = Crossovers(factorised_unknowns=1)
     assert not joint._direction(np.zeros((3, 3)), bend, bend, units, units.copy(), sizes).any()
     newton = _Newton(np.zeros((3, 3)), JointPenalty(np.zeros(3), bend), units)
     assert not newton._by_products(newton.units.copy(), NEVER).any()

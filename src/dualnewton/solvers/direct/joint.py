@@ -2,20 +2,24 @@
 
     n P(W, b) = ½ Σ c_i ‖W x_i + b − t_i‖² + Σ_j ½ ridge_j ‖W_j‖² + threshold_j ‖W_j‖
 
-The outer iteration is that of ``thresholds.py``. Over the features gathered, each step 1. predicts by one simultaneous move of
-block coordinate descent which features are zero, and gives those that leave zero their first values, 2. takes a Newton step in
-the other features, at which the norms are smooth; with a line search, unless the whole step halves the largest violation.
-Where steps no longer do so, proximal point steps follow, as in ``active_set.py``, and sweeps of coordinate descent if these fail.
+The outer iteration is that of ``thresholds.py``. Over the m features gathered, the unknowns are the norms ν_j = ‖W_j‖ alone: with
+‖W_j‖ = min_ν ½(‖W_j‖²/ν + ν) (Bach, Jenatton, Mairal and Obozinski 2012, Section 5), the minimum over W for given ν ≥ 0 is
+
+    ψ(ν) = ½ Σ_j threshold_j ν_j − ½⟨Q, W⟩,    W = ZD(ν),    Z(D(ν)(H + D(ridge)) + D(threshold)) = Q,
+
+where −Q are the slopes at W = 0. ψ is convex, and so is the problem of its minimum over ν ≥ 0, at which ‖Z_j‖ = 1 where ν_j > 0
+and ‖Z_j‖ ≤ 1 elsewhere. A step solves m equations, not the Km of a Newton step in W. Where steps no longer decrease the
+violations, proximal point steps follow, as in ``active_set.py``, and sweeps of coordinate descent if these fail.
 On larger blocks (``Crossovers.small_entries``) the solver ends there, or before it gathers many features: Newton systems
 with all outputs of these take several times as long as the compiled coordinate descent with which the loop continues.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +31,7 @@ from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import (
     FALL,
     FIRST,
+    HALVINGS,
     LAST,
     MOST_NEWTON,
     MOST_PROXIMAL,
@@ -34,7 +39,6 @@ from dualnewton.solvers.direct.active_set import (
     lifted,
     solution,
 )
-from dualnewton.solvers.direct.active_set import HALVINGS as MOST_HALVINGS
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
@@ -43,14 +47,24 @@ from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sol
 PRODUCTS, INEXACT = 30, 1e-2
 """Conjugate gradient steps at most, and the fraction of the residual at which they stop."""
 
-HALVINGS, ROUNDING = 12, 1e-15
-"""Halvings of a Newton step at most, and the relative change of the model that is rounding."""
+ROUNDING = 1e-15
+"""Relative change of the model that is rounding."""
 
 CLOSE = 0.03
 """Violation, as a fraction of the threshold, from which on the gap is computed: it may be small long before the violation is."""
 
-IN_VAIN = 3
-"""Steps in a row that leave more than half of the violations: other steps take over."""
+WORSE = 2.0
+"""Multiple of the least violation so far above which a step has raised it."""
+
+IN_VAIN, IDLE = 12, 2
+"""Steps in a row that leave more than half of the least violation, after which other steps take over: after a raised violation
+the steps leave about two thirds of it each. One that neither raises nor halves it counts as two: rounding may be reached."""
+
+SMALL = 16
+"""Number of features up to which the system of all is solved where some norms are zero: taking the others would take longer."""
+
+KEPT = 0.1
+"""Part of each norm that remains after such a step: many at once that became zero, and nonzero again, might repeat."""
 
 
 class Goal(NamedTuple):
@@ -68,10 +82,10 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
-    best, least, in_vain, steps = W, np.inf, 0, 0
+    best, least, in_vain, steps, every = W, np.inf, 0, 0, start is None
     persists = problem.n * problem.d <= block.crossovers.small_entries
     while True:
-        losses, slopes = rows.evaluate(W[:, rows.inside].T)
+        losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T)
         beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
         if steps or start is not None:
             value, gap = value_and_gap(problem, W, losses, slopes)
@@ -87,32 +101,40 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             break
         if not persists and rows.inside.size + more.size > block.crossovers.persistent_features:
             break
+        every = every and (
+            steps > 0 or more.size == problem.d
+        )  # all at once, in their order: no arrays need be taken apart
         rows.gather(more)
-        inside, part = rows.inside, penalty.only(rows.inside)
+        inside = rows.inside
+        part = penalty if every else penalty.only(inside)
         low = float(np.minimum.reduce(part.threshold, initial=np.inf))
         goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
         V, done = minimum(
             rows.matrix(),
-            slopes[:, inside],
-            W[:, inside],
+            slopes if every else slopes.take(inside, axis=1),
+            beyond if every else beyond.take(inside),
+            W if every else W.take(inside, axis=1),
             part,
             goal,
             limits.deadline,
             block.crossovers,
             persists=persists,
         )
-        W = np.zeros(W.shape)
-        W[:, inside] = V
+        W = V if every else np.zeros(W.shape)
+        if not every:
+            W[:, inside] = V
         steps += 1
         if (done and limits.tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
             best = W
             break
-    return Found(best, rows.intercept(best[:, rows.inside].T), max(steps, 1))
+    used = best.T if every and steps else best[:, rows.inside].T
+    return Found(best, rows.intercept(used), max(steps, 1))
 
 
 def minimum(
     H: np.ndarray,
     slopes: np.ndarray,
+    beyond: np.ndarray,
     V: np.ndarray,
     penalty: JointPenalty,
     goal: Goal,
@@ -122,58 +144,136 @@ def minimum(
     persists: bool = True,
 ) -> tuple[np.ndarray, bool]:
     """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; and whether it meets the
-    goal by Newton steps. Where these do not, other steps follow only if ``persists``.
+    goal by steps in the norms. Where these do not, other steps follow only if ``persists``.
+
+    Features that are zero get the norm at which each alone would be best, given how far their slopes are beyond their thresholds.
+    The other norms move by the Newton step for
+    1/‖Z_j‖ = 1, which is exact for features that do not depend on each other (as 1/‖W‖ is for the radius of a trust region: Moré
+    and Sorensen 1983). Where a step has raised the largest violation, the next one is the Newton step of ψ.
     """
-    bound, q, constant, largest = H.diagonal(), -slopes, goal.losses, math.nan
-    best, least, in_vain = V, np.inf, 0
+    q, constant = -slopes, goal.losses
+    own = H.copy()
+    own.ravel()[:: len(own) + 1] += penalty.ridge
+    model = NormModel(own, q, penalty, np.where((diagonal := own.diagonal()) > 0.0, diagonal, np.inf))
+    norms = beyond / model.single
     if np.count_nonzero(V):
         q = V @ H - slopes
         constant -= 0.5 * float(np.vdot(V, slopes - q))
-        largest = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
+        model, sizes = model._replace(q=q), feature_norms(V)
+        norms = np.where(sizes > 0.0, sizes, norms)
+    best, least, in_vain = None, np.inf, 0
     while in_vain < IN_VAIN:
-        if in_vain == 1:  # simultaneous moves were too long: from now on H ≼ D(bound)
-            bound = np.abs(H).sum(axis=0)
-        u = bound * V - slopes
-        beyond = (norms := feature_norms(u)) - penalty.threshold
-        if math.isnan(largest):  # at V = 0, where u = −slopes
-            largest = float(np.maximum.reduce(beyond, initial=0.0))
-        free = (beyond > 0.0).nonzero()[0]
-        own, part, rows, square, right = V, penalty, H, H, q
-        if free.size < len(H):
-            part, rows = penalty.only(free), H.take(free, axis=0)
-            own, square, right = V.take(free, axis=1), rows.take(free, axis=1), q.take(free, axis=1)
-            norms, beyond, u = norms.take(free), beyond.take(free), u.take(free, axis=1)
-        if (nonzero := np.count_nonzero(own)) < own.size:
-            curvature = (bound + penalty.ridge).take(free)
-            first = u * (beyond / np.where(curvature > 0.0, curvature, np.inf) / norms)
-            own = np.where(own != 0.0, own, first) if nonzero else first
-        step = newton_step(square, right, own, part, crossovers)
-        for whole in (True, False):
-            new = moved(own, step.way) if whole else shortened(step, square, own, part)
-            slopes, V = new @ rows - q, new
-            if free.size < len(H):
-                V = np.zeros(q.shape)
-                V[:, free] = new
-            left = float(np.maximum.reduce(penalty.violations(V, slopes, lengths := feature_norms(V)), initial=0.0))
-            if left < 0.5 * largest:
-                break
-        in_vain = 0 if left < 0.5 * least else in_vain + 1
+        at = model.at(norms)
+        left = float(np.maximum.reduce(at.violations(), initial=0.0))
+        raised = left > WORSE * least
+        in_vain = 0 if left < 0.5 * least else in_vain + (1 if raised else IDLE)
         if left < least:
-            best = V
-            least = largest = left
+            best, least = at, left
         if left <= goal.violation or time.perf_counter() > deadline:
-            return best, left <= goal.violation
+            break
         if left <= goal.close:
-            value, gap = penalty.value_and_gap(V, lengths, slopes, constant + 0.5 * float(np.vdot(V, slopes - q)))
+            value, gap = model.value_and_gap(at, constant)
             if gap <= goal.gap * value:
-                return V, True
-    if not persists:
-        return best, False
-    best, done = by_proximal_points(H, q, best, penalty, goal.violation, deadline, crossovers)
+                return at.model(), True
+        norms = model.stepped(at, raised=raised)
+    V, done = V if best is None else best.model(), least <= goal.violation
+    if done or not persists or time.perf_counter() > deadline:
+        return V, done
+    V, done = by_proximal_points(H, q, V, penalty, goal.violation, deadline, crossovers)
     if done or time.perf_counter() > deadline:
-        return best, done
+        return V, done
     until = Deadline(deadline)
-    return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=until, crossovers=crossovers), False
+    return minimise(H, V @ H - q, V, penalty, goal.violation, deadline=until, crossovers=crossovers), False
+
+
+class AtNorms(NamedTuple):
+    """The minimum over W for given norms ν."""
+
+    norms: np.ndarray  # ν
+    used: np.ndarray  # features with ν_j > 0
+    own: np.ndarray  # H + D(ridge) of these, or of all features where they are few
+    factors: Any  # LU factors and pivots of D(ν) own + D(threshold)
+    Z: np.ndarray  # W_j/ν_j of the same features
+    lengths: np.ndarray  # ‖Z_j‖ of all features; of those with ν_j = 0, Z_j are their slopes over −threshold_j
+    beyond: np.ndarray  # threshold_j (‖Z_j‖ − 1)
+
+    def model(self) -> np.ndarray:
+        """Return W."""
+        if len(self.own) == self.norms.size:
+            return self.Z * self.norms
+        W = np.zeros((len(self.Z), len(self.norms)))
+        W[:, self.used] = self.Z * self.norms.take(self.used)
+        return W
+
+    def violations(self) -> np.ndarray:
+        """Return the distance of the slopes of each feature from the subdifferential of the penalty."""
+        sizes = np.abs(self.beyond)
+        return sizes if self.used.size == sizes.size else np.where(self.norms > 0.0, sizes, self.beyond)
+
+
+class NormModel(NamedTuple):
+    """ψ as a function of the norms; see the top of this file."""
+
+    own: np.ndarray  # H + D(ridge)
+    q: np.ndarray
+    penalty: JointPenalty
+    single: np.ndarray  # diagonal of ``own``, and ∞ where it is zero: such a feature stays zero
+
+    def at(self, norms: np.ndarray) -> AtNorms:
+        """Solve for Z: of the features with ν_j > 0 alone, unless there are few."""
+        factorise, solve = _lapack()
+        own, q, nu, threshold, used = self.own, self.q, norms, self.penalty.threshold, norms.nonzero()[0]
+        some = used.size < norms.size > SMALL
+        if some:
+            rows = own.take(used, axis=0)
+            own, q, nu, threshold = rows.take(used, axis=1), q.take(used, axis=1), nu.take(used), threshold.take(used)
+        M = own * nu[:, None]
+        M.ravel()[:: len(M) + 1] += threshold
+        # The transpose of an array in C order is what LAPACK works on, without a copy.
+        factors = factorise(M.T, 1)[:2] if len(M) else (M, used)
+        Z = solve(*factors, q.T)[0].T if len(M) else q
+        lengths = feature_norms((self.q - (Z * nu) @ rows) / self.penalty.threshold if some else Z)
+        return AtNorms(norms, used, own, factors, Z, lengths, self.penalty.threshold * (lengths - 1.0))
+
+    def value_and_gap(self, at: AtNorms, constant: float) -> tuple[float, float]:
+        """Return n P and n(P − D) at W, whose slopes are −Z_j(threshold_j + ridge_j ν_j), given the losses at W = 0."""
+        norms, steepness = at.norms * at.lengths, at.lengths * (self.penalty.threshold + self.penalty.ridge * at.norms)
+        product = -float(norms.dot(steepness))
+        losses = constant + 0.5 * (product - float(np.vdot(self.q, at.model())))
+        return self.penalty.value_and_gap(norms, product, steepness, losses)
+
+    def stepped(self, at: AtNorms, *, raised: bool) -> np.ndarray:
+        """Return the norms after a Newton step for 1/‖Z_j‖ = 1; if the last step has raised the violation, for ‖Z_j‖² = 1.
+
+        The gradient of ψ is ½ threshold_j(1 − ‖Z_j‖²). Its second derivatives are N_ij ⟨Z_i, Z_j⟩ threshold_j with
+        N = own (D(ν) own + D(threshold))⁻¹, since ∂Z_i/∂ν_j = −N_ji Z_j: a positive semidefinite matrix, by Schur's theorem on
+        products.
+        """
+        lengths, beyond, nu, threshold, used = at.lengths, at.beyond, at.norms, self.penalty.threshold, at.used
+        if not used.size:
+            return np.maximum(beyond / self.single, 0.0)
+        curvature = at.Z.T @ at.Z
+        curvature *= _lapack()[1](*at.factors, at.own.T)[0].T
+        some = used.size < nu.size
+        if some:
+            lengths, beyond, nu, threshold = lengths.take(used), beyond.take(used), nu.take(used), threshold.take(used)
+            curvature = curvature if len(curvature) == used.size else curvature.take(used, axis=0).take(used, axis=1)
+        curvature *= threshold
+        right = (0.5 * (lengths + 1.0) if raised else lengths * lengths) * beyond
+        nu = np.maximum(nu + solution(curvature, right), KEPT * nu if raised else 0.0)
+        if some:  # the others get the norm at which each alone would be best
+            norms = np.maximum(at.beyond / self.single, 0.0)
+            norms[used] = nu
+            return norms
+        return nu
+
+
+@cache
+def _lapack() -> Any:
+    """Return LAPACK's functions, imported on first use: SciPy's own wrapper takes longer than a small system."""
+    from scipy.linalg.lapack import dgetrf, dgetrs
+
+    return dgetrf, dgetrs
 
 
 def by_proximal_points(
@@ -241,11 +341,11 @@ def proximal_point(
             stretched = own * length / (length - penalty.threshold.take(free))
             square = H.take(free, axis=0).take(free, axis=1)
             units, left = U.take(free, axis=1) / length, -He.take(free, axis=1)
-            way[:, free] += _direction(square, stretched, stretched - own, units, left, crossovers, exact=True)
+            way[:, free] += _direction(square, stretched, stretched - own, units, left, crossovers)
         bent, t = way @ H, 1.0
         slope, here = -float(np.vdot(way, He)), 0.5 * float(np.square(feature_norms(W)) @ total)
         linear, curved = float(np.vdot(p, bent)), float(np.vdot(way, bent))
-        for _ in range(MOST_HALVINGS):
+        for _ in range(HALVINGS):
             new, U, norms = shortened_at(eta + t * bent)
             growth = t * linear + 0.5 * t * t * curved + 0.5 * float(np.square(feature_norms(new)) @ total) - here
             if growth <= 1e-4 * t * slope + ROUNDING * here:
@@ -255,45 +355,6 @@ def proximal_point(
     return W
 
 
-class Step(NamedTuple):
-    """A Newton step at V: its direction, the slopes of the smooth part there, and the norms of the features."""
-
-    way: np.ndarray
-    slopes: np.ndarray
-    norms: np.ndarray
-
-
-def newton_step(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty, sizes: Crossovers) -> Step:
-    """Return the Newton step at V on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty; by a factor of its matrix up to so many unknowns."""
-    slopes, norms = V @ H - q, feature_norms(V)
-    divisors = norms if np.count_nonzero(norms) == norms.size else np.where(norms > 0.0, norms, 1.0)
-    units, bend = V / divisors, penalty.threshold / divisors
-    added = penalty.ridge + bend
-    return Step(_direction(H, added, bend, units, -(slopes + added * V), sizes), slopes, norms)
-
-
-def shortened(step: Step, H: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
-    """Return V after a Newton step, halved until the objective decreases."""
-    way, slopes, norms = step
-    before = penalty.value_at(norms)
-    for _ in range(HALVINGS):
-        new = moved(V, way)
-        change = new - V
-        if float(np.vdot(slopes + 0.5 * (change @ H), change)) + penalty.value(new) - before <= ROUNDING * before:
-            return new
-        way = 0.5 * way
-    return V
-
-
-def moved(V: np.ndarray, way: np.ndarray) -> np.ndarray:
-    """Return V + way, with zero for the features that have moved past zero, where the norm has a kink that the step ignores."""
-    new = V + way
-    past = np.add.reduce(new * V) < 0.0
-    if np.count_nonzero(past):
-        new[:, past] = 0.0
-    return new
-
-
 def _direction(
     H: np.ndarray,
     added: np.ndarray,
@@ -301,13 +362,11 @@ def _direction(
     units: np.ndarray,
     right: np.ndarray,
     sizes: Crossovers,
-    *,
-    exact: bool = False,
 ) -> np.ndarray:
     """Return M⁻¹ right for M = I ⊗ (H + D(added)) less bend_j u_j u_jᵀ for each feature j, with unit vectors u_j.
 
-    Where M is large, the first part alone, whose factor has the size of H, is the preconditioner of conjugate gradients; if the
-    direction must be ``exact``, only where Woodbury's formula fails.
+    Where M is large and Woodbury's formula fails, the first part alone, whose factor has the size of H, is the preconditioner of
+    conjugate gradients.
     """
     K, m = right.shape
     first = H.copy()
@@ -318,9 +377,7 @@ def _direction(
         # The entries that couple the columns of each feature.
         np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
-    if (exact or m <= sizes.factorised_features) and (
-        found := solved_by_factors(H, added, bend, units, right)
-    ) is not None:
+    if (found := solved_by_factors(H, added, bend, units, right)) is not None:
         return found
 
     def times(way: np.ndarray) -> np.ndarray:

@@ -75,12 +75,17 @@ class JointPenalty(NamedTuple):
         """Return the sum, given the norms."""
         return float((0.5 * self.ridge * norms + self.threshold).dot(norms))
 
-    def value_and_gap(self, V: np.ndarray, norms: np.ndarray, slopes: np.ndarray, losses: float) -> tuple[float, float]:
-        """Return n P, and n(P − D) for the dual point of V: as it is with a ridge, else shortened until it is feasible."""
-        penalty, product, steepness = self.value_at(norms), float(np.vdot(V, slopes)), feature_norms(slopes)
+    def value_and_gap(
+        self, norms: np.ndarray, product: float, steepness: np.ndarray, losses: float
+    ) -> tuple[float, float]:
+        """Return n P, and n(P − D) for the dual point of V: as it is with a ridge, else shortened until it is feasible.
+
+        Of V and the slopes there, the norms of each feature and their inner product are given.
+        """
+        penalty = self.value_at(norms)
         if np.count_nonzero(self.ridge):
             beyond = np.maximum(steepness - self.threshold, 0.0)
-            return losses + penalty, penalty + product + 0.5 * float(beyond @ (beyond / self.ridge))
+            return losses + penalty, penalty + product + 0.5 * float(beyond.dot(beyond / self.ridge))
         r = 1.0 / max(float(np.maximum.reduce(steepness / self.threshold, initial=0.0)), 1.0)
         return losses + penalty, penalty + r * product + (1.0 - r) ** 2 * losses
 
