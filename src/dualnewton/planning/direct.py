@@ -86,8 +86,12 @@ def keeps_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
-    """Whether paths of multi-task models gather columns of rows, made dense, as features enter: there are more than rows."""
-    return profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
+    """Whether paths of multi-task models gather columns of rows, made dense, as features enter: these are more than the rows.
+
+    The moments of few features cost less, and their path is compiled.
+    """
+    many = profile.d > max(profile.n, tuning.joint_moment_features)
+    return many and profile.n * profile.d <= tuning.fold_moments
 
 
 def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> bool:
