@@ -88,7 +88,7 @@ def test_ridge(scoring, shape):
         proof, best = model.choice_certificate_, int(np.argmax(model.scores_.mean(axis=1)))
         assert proof.proved
         assert proof.parameters[proof.chosen] == {"alpha": model.alpha_} == {"alpha": alphas[best]}
-        assert (proof.upper - proof.lower <= 1e-4 * (1.0 + np.abs(proof.scores))).all()
+        assert (proof.upper - proof.lower <= 1e-3 * (1.0 + np.abs(proof.scores))).all()
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, [0.2, 0.9]], ids=str)
@@ -274,3 +274,16 @@ def test_of_very_many_features_the_choice_is_that_of_exact_fits():
     assert model.alpha_ == exact.alpha_
     best = int(np.argmin(exact.mse_path_.mean(axis=1)))
     np.testing.assert_allclose(model.mse_path_[best], exact.mse_path_[best], rtol=1e-4)
+
+
+def test_exact_ridge_models_are_compared_without_a_matrix_of_the_features(monkeypatch):
+    """Their gaps are rounding, so that strong convexity alone proves the choice; it does not where scores are nearly equal."""
+    rng = np.random.default_rng(0)
+    X, computed = rng.standard_normal((120, 8)), LeastSquaresProofs._computed_factor
+    y = X.sum(axis=1) + rng.standard_normal(120)
+    calls = []
+    monkeypatch.setattr(LeastSquaresProofs, "_computed_factor", lambda *args: calls.append(1) or computed(*args))
+    for alphas, expected in (([0.1, 10.0, 1000.0], 0), ([1e-3, 6e-3], 4)):
+        model = dn.RidgeCV(alphas, cv=4).fit(X, y)
+        assert model.choice_certificate_.proved
+        assert len(calls) == expected

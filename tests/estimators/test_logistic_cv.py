@@ -235,6 +235,7 @@ def test_folds_of_text_reach_their_tolerance():
 def test_method_of_folds(sparse, method, expected):
     rows = Profile(50_000, 20_000, 4_000_000, 1e9, sparse, 8)
     assert method_of_folds(rows, Plan(method, 50_000, "")) == expected
+    assert method_of_folds(rows, Plan(method, 50_000, "", family="conjugate")) is None  # the folds share products
 
 
 def test_a_tolerance_of_zero_ends_with_a_warning():

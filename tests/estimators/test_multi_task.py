@@ -9,6 +9,8 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit
 
 import dualnewton as dn
 from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.matrix.memory import profile_of
+from dualnewton.planning.direct import gathers_columns
 from estimators.cases import relative
 from tuned import tuned
 
@@ -119,12 +121,15 @@ GRIDS = [
 ]
 
 
-@pytest.mark.parametrize("moments", [0, 1 << 25], ids=["in passes", "by moments"])
+WAYS = {"in passes": {"fold_moments": 0}, "by moments": {}, "by columns": {"joint_moment_features": 0}}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @every_shape
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("settings", GRIDS, ids=["one share", "two", "none", "other folds"])
-def test_a_search_finds_what_scikit_learn_finds(monkeypatch, moments, shape, fit_intercept, settings):
-    monkeypatch.setattr(dn.MultiTaskElasticNetCV, "_tuning", tuned(fold_moments=moments))
+def test_a_search_finds_what_scikit_learn_finds(monkeypatch, way, shape, fit_intercept, settings):
+    monkeypatch.setattr(dn.MultiTaskElasticNetCV, "_tuning", tuned(**WAYS[way]))
     X, Y, weights = data(shape, weighted=True)
     settings = {"alphas": 4, "eps": 1e-2, "cv": 3, "fit_intercept": fit_intercept, **settings}
     ours = dn.MultiTaskElasticNetCV(tol=1e-12, **settings).fit(X, Y, weights)
@@ -153,6 +158,13 @@ def test_zero_is_among_the_alphas():
     ours = dn.MultiTaskElasticNetCV(alphas=[0.0, 1.0], cv=3).fit(X, Y)
     assert ours.alpha_ == 0.0
     assert relative(ours.coef_, linear_model.LinearRegression().fit(X, Y).coef_) < 1e-9
+
+
+def test_the_moments_of_few_features_serve_fewer_rows_as_well():
+    rows, few = sp.random(40, 100, 0.5, format="csr"), tuned(joint_moment_features=100)
+    assert not gathers_columns(profile_of(rows), few)
+    assert gathers_columns(profile_of(rows), tuned(joint_moment_features=99))
+    assert not gathers_columns(profile_of(rows.T.tocsr()), tuned(joint_moment_features=0))
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

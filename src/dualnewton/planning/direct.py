@@ -86,8 +86,12 @@ def keeps_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
-    """Whether paths of multi-task models gather columns of rows, made dense, as features enter: there are more than rows."""
-    return profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
+    """Whether paths of multi-task models gather columns of rows, made dense, as features enter: these are more than the rows.
+
+    The moments of few features cost less, and their path is compiled.
+    """
+    many = profile.d > max(profile.n, tuning.joint_moment_features)
+    return many and profile.n * profile.d <= tuning.fold_moments
 
 
 def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> bool:
@@ -136,7 +140,7 @@ def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> s
     Where sparse rows led that model to passes over the data, rounds of single examples are slow for the folds as well, which the
     run of several models would find out by trying them. A sketch of rows serves all folds, unlike the Hessian of Newton's method.
     """
-    one_by_one = profile.sparse and not multiplies_entries(profile, tuning)
+    one_by_one = profile.sparse and not multiplies_entries(profile, tuning) and plan.family is None
     return "ihs" if one_by_one and plan.is_primal else None
 
 

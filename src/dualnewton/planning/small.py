@@ -18,6 +18,7 @@ from dualnewton.planning.small_products import (
     factor_cost,
     is_weak,
     products_cost,
+    shares_products,
     takes_block_products,
     takes_large_products,
     takes_many_products,
@@ -44,8 +45,8 @@ class Family(NamedTuple):
     reason: str  # what it does
     # The outer schemes of the problems that it takes, in the place of which it solves them.
     schemes: tuple[str | None, ...] = (None,)
-    # Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
-    together: bool = False
+    # Whether it takes the steps of this number of models together, where that is faster; None if it never does.
+    together: Callable[[Any, int, Tuning], bool] | None = None
     # Whether it expands all rows to one dense block, so that the number of entries of X is limited; None for dense rows of any
     # number; else it is for sparse rows.
     dense: bool | None = True
@@ -57,7 +58,8 @@ class Family(NamedTuple):
     # Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one, or its choice
     # depends on the number of threads.
     automatic: bool = False
-    single: bool = False  # whether it is for one model in one thread alone
+    single: bool = False  # whether it is for one model alone
+    serial: bool = False  # whether it is for one thread alone
     # Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
     yields: Callable[[Any, Tuning], bool] | None = None
     # Adds to a plan what else the solver is told.
@@ -165,6 +167,23 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     return d <= max(tuning.one_block_features, min(n / tuning.joint_scale_rows, tuning.joint_scale_features))
 
 
+def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
+    """Whether several models of one column are so small that they take their steps at once, or have one Hessian for all.
+
+    Losses without γ may need shorter steps, which differ between models. Those with kinks take interior-point steps: from some
+    size on, each model is faster alone, without its decided examples.
+    """
+    few = models * problem.n * problem.d <= tuning.together_entries
+    if problem.scheme == "smoothing":
+        return few and problem.d <= problem.n and problem.n * problem.d <= tuning.kinks_together
+    return (few or _share_hessian(problem)) and problem.columns == 1 and problem.loss.gamma is not None
+
+
+def _share_hessian(problem: Any) -> bool:
+    """Whether problems that differ in labels alone have one Hessian: several outputs then cost little more than one."""
+    return problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
+
+
 WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
 WIDE_CLASSES = (
     "L-BFGS from a Hessian that the classes share, on the span of the rows: there are fewer examples than features"
@@ -185,7 +204,7 @@ FAMILIES = {
         "interior",
         "interior-point steps on one dense block of rows",
         schemes=("smoothing",),
-        together=True,
+        together=_steps_together,
         yields=_yields_to_rounds,
     ),
     "huber": Family(
@@ -201,6 +220,7 @@ FAMILIES = {
         dense=False,
         warm=True,
         cost=products_cost,
+        together=shares_products,
         completed=with_directions,
     ),
     "many products": Family(
@@ -209,9 +229,10 @@ FAMILIES = {
         "Newton's method by a few conjugate gradients, whose products use the stored entries alone",
         dense=False,
         automatic=True,
-        single=True,
+        serial=True,
         warm=True,
         cost=products_cost,
+        together=shares_products,
         completed=with_directions,
         solver="conjugate",
     ),
@@ -221,6 +242,7 @@ FAMILIES = {
         "Newton's method by conjugate gradients, or L-BFGS from a Hessian if many are needed, on one dense block",
         alone=True,
         warm=True,
+        together=shares_products,
         completed=with_directions,
         solver="conjugate",
     ),
@@ -230,7 +252,7 @@ FAMILIES = {
         "L-BFGS from a Hessian that the classes share, on one dense block of rows",
         completed=_with_passes,
     ),
-    "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
+    "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=_steps_together),
     "thresholds": Family(
         takes_thresholds,
         "newton",
@@ -262,7 +284,9 @@ FAMILIES = {
         dense=None,
         automatic=True,
         single=True,
+        serial=True,
         warm=True,
+        together=shares_products,
         completed=with_directions,
         solver="conjugate",
     ),
@@ -283,12 +307,12 @@ def small_plan(
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     several = models > 1 and scheme is None and _share_hessian(problem)
-    single = models == 1 and n_threads == 1
-    for name, family in _candidates(scheme, method, one_block, sparse, several, single) if asked else ():
+    kinds = scheme, method, one_block, sparse, several, models == 1, n_threads == 1
+    for name, family in _candidates(*kinds) if asked else ():
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
                 return None
-            together = family.together and models > 1 and _steps_together(problem, models, tuning)
+            together = models > 1 and family.together is not None and family.together(problem, models, tuning)
             size, compiled = 1 if family.method == "sdna" else problem.n, family.dense is not True
             plan = _plan(family.method, size, family.reason, compiled, family.solver or name, together)
             if family.cost is not None:
@@ -299,11 +323,12 @@ def small_plan(
 
 @lru_cache
 def _candidates(
-    scheme: str | None, method: str, one_block: bool, sparse: bool, several: bool, single: bool
+    scheme: str | None, method: str, one_block: bool, sparse: bool, several: bool, single: bool, serial: bool
 ) -> tuple[tuple[str, Family], ...]:
     """Return the families, with their names, of a scheme and a method, for data that fit into one block, or are sparse.
 
-    ``several`` says that several models share one Hessian, ``single`` that there is one model and one thread.
+    ``several`` says that several models share one Hessian, ``single`` that there is one model, ``serial`` that there is one
+    thread.
     """
     return tuple(
         (name, family)
@@ -314,6 +339,7 @@ def _candidates(
         and not (family.automatic and method != "auto")
         and not (family.alone and several)
         and not (family.single and not single)
+        and not (family.serial and not serial)
     )
 
 
@@ -326,23 +352,6 @@ def _plan(method: str, size: int, reason: str, compiled: bool, family: str, toge
 def takes_starts(plan: Plan) -> bool:
     """Whether the direct solver of a plan needs no certificates of its starts."""
     return plan.family in FAMILIES and FAMILIES[plan.family].warm
-
-
-def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
-    """Whether several models of one column are so small that they take their steps at once, or have one Hessian for all.
-
-    Losses without γ may need shorter steps, which differ between models. Those with kinks take interior-point steps: from some
-    size on, each model is faster alone, without its decided examples.
-    """
-    few = models * problem.n * problem.d <= tuning.together_entries
-    if problem.scheme == "smoothing":
-        return few and problem.d <= problem.n and problem.n * problem.d <= tuning.kinks_together
-    return (few or _share_hessian(problem)) and problem.columns == 1 and problem.loss.gamma is not None
-
-
-def _share_hessian(problem: Any) -> bool:
-    """Whether problems that differ in labels alone have one Hessian: several outputs then cost little more than one."""
-    return problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:

@@ -116,6 +116,11 @@ def _loses_digits(problem: Any, tuning: Tuning) -> bool:
     return problem.loss.curvature is Curvature.CONSTANT and mean_noise(ratio, problem.d) > tuning.single_noise
 
 
+def shares_products(problem: Any, models: int, tuning: Tuning) -> bool:
+    """Whether conjugate gradients of several models multiply X with all their vectors at once: if these fit into memory."""
+    return bool(models * problem.columns * max(problem.n, problem.d) <= tuning.shared_margins)
+
+
 def with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
     """Return the plan with the number of conjugate gradients after which other methods go on."""
     return replace(plan, directions=_directions(problem, tuning))

@@ -322,6 +322,9 @@ class Tuning(Crossovers):
     spectrum_factors: int = 10
     # Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
     fold_moments: int = 1 << 25
+    # Features up to which paths of multi-task models use these moments also if there are fewer rows: the compiled path took a
+    # sixth to a half of the time of gathered columns with 50 to 150 features, and more time for the Lasso from 220 on.
+    joint_moment_features: int = 160
     # Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together: memory of
     # the workers for each array of margins (128 MiB). Shared passes took less time for all sizes measured.
     shared_margins: int = 1 << 24

@@ -28,7 +28,7 @@ def solved_directly(
 ) -> tuple[list[Result], list[Found]]:
     """Return the results if a direct solver takes the problems and every certificate meets the tolerance.
 
-    Otherwise there are none, but what the solver has found from a cold start, from which the loop continues
+    Otherwise there are none, but what the solver has found, from which the loop continues
     (:class:`~dualnewton.solvers.direct.method.Direct`). Nothing is found, and the loop takes all steps, if a callback needs each
     certificate, if a limit may end the steps early, or if a warm start must be certified before the solver is called.
     """
@@ -45,19 +45,19 @@ def solved_directly(
         return [], []
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
     found = solve(problems, block, starts, Limits(request.tol, deadline=deadline))
-    points, missed = [each.point() for each in found], found if request.cold else []
     if any(each.given_up for each in found):
-        return [], missed
+        return [], found
+    points = [each.point() for each in found]
     worked = time.perf_counter() - began
     pairs, proofs = points[0].certified(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         proof = pair
         if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):
             if pair.certificate.relative_gap > request.tol:
-                return [], missed
+                return [], found
             proof = proved(problem, pair, request.tol)
             if not proof.certificate.meets(request.tol):
-                return [], missed
+                return [], found
         proofs.append(proof)
     seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
     for k, (pair, proof) in enumerate(zip(pairs, proofs, strict=True)):

@@ -45,7 +45,11 @@ SCHEMES: dict[str | None, Any] = {
 """Outer schemes by the name in ``scheme`` of an objective; None for a problem that needs none."""
 
 
-TOGETHER: dict[str | None, str] = {"newton": "together", "kinks": "several_kinks"}
+TOGETHER: dict[str | None, str] = {
+    "newton": "together",
+    "kinks": "several_kinks",
+    "conjugate": "shared_products",
+}
 """The module in which several models of a family take their steps together."""
 
 
@@ -54,14 +58,13 @@ def direct_solver(plan: Plan) -> Solvers:
     solve = _direct(plan.inner or plan.family).solve
     if plan.passes:
         solve = partial(solve, passes=plan.passes, whole=plan.whole)
+    more = {"directions": plan.directions} if plan.directions else {}
     if plan.together:
-        together = partial(_direct(TOGETHER[plan.inner or plan.family]).solve, alone=solve)
+        together = partial(_direct(TOGETHER[plan.inner or plan.family]).solve, alone=solve, **more)
         return together if plan.inner is None else partial(_direct(plan.family).solve_together, inner=together)
     if plan.inner is not None:
         solve = partial(_direct(plan.family).solve, inner=solve)
-    if plan.directions:
-        solve = partial(solve, directions=plan.directions)
-    return partial(one_by_one, solve)
+    return partial(one_by_one, partial(solve, **more))
 
 
 @cache

@@ -10,10 +10,12 @@ import scipy.sparse as sp
 import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
+from dualnewton.matrix import memory
+from dualnewton.objective.alike import like
 from dualnewton.planning.planner import kinked_plans
 from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.run import loop
-from dualnewton.solvers.direct import conjugate, rounds
+from dualnewton.solvers.direct import conjugate, descent, rounds
 from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.direct.risk import Risk
 from tuned import GENERAL, tuned
@@ -273,3 +275,69 @@ def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian():
     assert result.plan.before.family == "conjugate"
     assert result.plan.method == "newton"
     assert result.trace.rows[-1].epoch < 40
+
+
+FOLDS = [np.where(np.arange(N) % 5 == k, 0.0, 1.0) for k in range(5)]
+
+
+@pytest.mark.parametrize(("loss", "y"), [SMOOTH[1], SMOOTH[5]], ids=["two classes", "three"])
+@pytest.mark.parametrize("kernels", EITHER)
+def test_folds_share_products_and_find_what_each_finds_alone(loss, y, kernels, monkeypatch):
+    if kernels:
+        monkeypatch.setattr(memory, "COMPILED_FROM", X.nnz)
+    problems = [dn.Problem(X, y, loss, lam=1e-4, sample_weight=c, fit_intercept=True) for c in FOLDS]
+    problems = [like(problems[0], sample_weight=each.sample_weight) for each in problems]
+    products = []
+    counted = conjugate.System.times
+    monkeypatch.setattr(conjugate.System, "times", lambda *args: products.append(1) or counted(*args))
+    alone = [dn.solve(problem, tol=1e-9, tuning=PRODUCTS) for problem in problems]
+    each, products[:] = len(products), []
+    together = dn.solve_many(problems, tol=1e-9, tuning=PRODUCTS)
+    assert together[0].plan.together
+    assert len(products) < each / 4  # those of the last models, once the others have ended
+    for mine, own in zip(together, alone, strict=True):
+        assert mine.certificate.relative_gap <= 1e-9
+        assert mine.certificate.primal == pytest.approx(own.certificate.primal, rel=4e-9)
+
+
+def test_a_direct_solution_that_misses_tol_is_not_computed_again(monkeypatch):
+    """The loop continues with the models that missed; before, it repeated all searches from their warm starts."""
+    problems = [dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)]
+    problems = [like(problems[0], sample_weight=c) for c in FOLDS]
+    starts = [like(problem, lam=1e-2) for problem in problems]
+    starts = dn.solve_many(starts, tol=1e-6, tuning=PRODUCTS)
+    searches, search = [], conjugate.search
+
+    def cut_short(problem, *args):
+        searches.append(problem)
+        found = yield from search(problem, *args)
+        return found._replace(w=2.0 * found.w) if problem is problems[3] else found
+
+    monkeypatch.setattr(conjugate, "search", cut_short)
+    results = dn.solve_many(problems, tol=1e-6, tuning=PRODUCTS, warm_start=starts)
+    assert len(searches) == 5
+    assert all(result.certificate.relative_gap <= 1e-6 for result in results)
+    assert "missed tol" in results[0].plan.reason
+
+
+def test_a_step_that_is_too_long_ends_near_the_lowest_point_on_its_way():
+    """One example with a large margin has no curvature, and the whole step would move it far beyond the kink of its loss.
+
+    A secant of the slopes at both ends would end the step of all examples early.
+    """
+    rows = np.eye(2)
+    problem = dn.Problem(rows, np.array([1.0, 1.0]), losses.Logistic(), lam=1e-3)
+    risk = Risk.of(problem, Block(problem.data))
+    x, way = np.array([22.0, -4.0]), np.array([-30.0, 8.0])
+    at = risk.at(x, risk.margins(x))
+    found, _ = descent.step(risk, at, way, exact=True)
+    lowest = min(risk.at(x + t * way, risk.margins(x + t * way)).value for t in np.linspace(0.0, 1.0, 201))
+    assert at.value - found.value >= 0.95 * (at.value - lowest)
+    short, _ = descent.step(risk, at, way)
+    assert at.value - short.value < 0.5 * (at.value - lowest)
+
+
+def test_a_gap_that_has_not_decreased_yet_predicts_nothing():
+    assert not conjugate.Pace(most=8000, first=1.0).is_slow(conjugate.OBSERVED, 1.0, 1.2, 1e-6)
+    assert conjugate.Pace(most=8000, first=1.0).is_slow(8000 // conjugate.UNDECIDED + 1, 1.0, 1.2, 1e-6)
+    assert conjugate.Pace(most=50, first=1.0).is_slow(conjugate.OBSERVED, 1.0, 1.2, 1e-6)

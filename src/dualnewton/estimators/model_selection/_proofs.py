@@ -166,9 +166,7 @@ class LeastSquaresProofs:
         found = self._by_rows(fold, lam) if self.by_rows else None
         if found is None and self.local:
             found = self._local(fold, lam)
-        if found is None and lam > 0.0 and self.data.capabilities.whole:  # this selects the held-out rows
-            found = self._global(fold, lam)
-        return found
+        return self.rough(fold, lam) if found is None else found
 
     def _local(self, fold: int, lam: float) -> float | None:
         n, (fitted, sample) = self.data.n, self._grams(fold)
@@ -184,8 +182,13 @@ class LeastSquaresProofs:
         factor = spread_by_rows(self._row_products, c, held / held.sum(), n * lam, intercept=self.fit_intercept)
         return None if factor is None else factor * math.sqrt(n)
 
-    def _global(self, fold: int, lam: float) -> float:
-        """Return the factor that strong convexity in w gives: see :class:`~dualnewton.objective.distance.Ball`."""
+    def rough(self, fold: int, lam: float) -> float | None:
+        """Return the factor that strong convexity in w gives, without a matrix of the features or the rows; None if λ is zero.
+
+        See :class:`~dualnewton.objective.distance.Ball`.
+        """
+        if not (lam > 0.0 and self.data.capabilities.whole):  # the held-out rows are selected
+            return None
         counts = self.folds.counts[fold] * self.c
         mean = self.data.transposed_times(counts) / counts.sum() if self.fit_intercept else np.zeros(self.data.d)
         rows = np.sort(self.folds.tests[fold])

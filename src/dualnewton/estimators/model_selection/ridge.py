@@ -231,10 +231,11 @@ class RidgeSearch(CrossValidated):
             reason = "without a penalty, linearly dependent features leave the models unbounded"
             given = data.matrix, folds, None, session.tuning
             proofs = LeastSquaresProofs(*given, fit_intercept=self.fit_intercept, normalised=False)
-            # A bound for an alpha holds for larger ones, and the gaps of exact solutions are rounding: it usually suffices.
-            for bounded in (_representatives(alphas), alphas):
+            # A bound for an alpha holds for larger ones. The gaps of exact solutions are rounding: the first usually suffices.
+            some = _representatives(alphas)
+            for factor_of, bounded in ((proofs.rough, some), (proofs.factor, some), (proofs.factor, alphas)):
                 known = {
-                    (fold, alpha): proofs.factor(fold, alpha / len(data.y))
+                    (fold, alpha): factor_of(fold, alpha / len(data.y))
                     for fold, alpha in product(range(len(folds)), set(bounded.tolist()))
                 }
                 for k, fold in np.ndindex(scores.shape):

@@ -12,7 +12,7 @@ squared loss one system, solved to the wanted gap, is enough. With K classes t_i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,11 +41,41 @@ EVEN = 4.0
 OBSERVED = 4
 """Conjugate gradients of a system after which the number of further ones is predicted."""
 
+UNDECIDED = 16
+"""Part of the affordable conjugate gradients, one in this number, that a system may take before its gap decreases at all."""
+
 MOST_PRODUCTS = 400
 """Conjugate gradients after which a fit is left to other methods."""
 
 
+class Asked(NamedTuple):
+    """The product of the matrix of a system with a vector, which a search waits for."""
+
+    system: System
+    p: np.ndarray
+
+
+Search = Generator[Asked, np.ndarray, Any]
+"""Yields whenever it needs a product with the matrix of a system, so that several searches can share these."""
+
+
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *, directions: int = 0) -> Found:
+    """Do all that :func:`search` says, with a product at a time."""
+    found: Found = _answered(search(problem, block, start, limits, directions))
+    return found
+
+
+def _answered(own: Search) -> Any:
+    """Return what a search finds, all of whose products are computed one by one."""
+    try:
+        asked = next(own)
+        while True:
+            asked = own.send(asked.system.times(asked.p))
+    except StopIteration as end:
+        return end.value
+
+
+def search(problem: Problem, block: Block, start: Start | None, limits: Limits, directions: int = 0) -> Search:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding.
 
     Parameters
@@ -68,8 +98,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
         first = system if first is None else first
-        way = system.solved(left, near * goal, MOST_PRODUCTS - products, Pace(directions, begin, products))
-        at, stuck = step(risk, at, way.x, margins=way.margins)
+        way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, Pace(directions, begin, products))
+        at, stuck = step(risk, at, way.x, margins=way.margins, exact=True)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
         if way.slow and not stuck and (sparse or not _suits_single(problem, block, risk)):
@@ -108,12 +138,13 @@ class Pace(NamedTuple):
     def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
         """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
 
-        The gap may rise at the start of a system, and from one to the next: the fit is slow if both decreases are.
+        The gap may rise at the start of a system, and from one to the next: the fit is slow if both decreases are. While it has
+        not decreased at all, nothing can be predicted.
         """
         products = self.products + more
         if not self.most or gap <= goal:
             return False
-        if more < OBSERVED:
+        if more < OBSERVED or (gap >= max(first, self.first) and more < self.most / UNDECIDED):
             return products > self.most
         return products + min(further(first, gap, goal, more), further(self.first, gap, goal, products)) > self.most
 
@@ -183,17 +214,28 @@ class System:
     def times(self, p: np.ndarray) -> np.ndarray:
         """Return the product of the matrix with a vector."""
         K, (images, sums) = self.risk.loss.columns, self.risk.products
-        t = images(p if K == 1 else p.reshape(-1, K))
+        return self.ridged(sums(self.between(images(p if K == 1 else p.reshape(-1, K)))).reshape(-1), p)
+
+    def between(self, t: np.ndarray) -> np.ndarray:
+        """Return Ct for t = Xp, which is overwritten."""
         if self.risk.free:
             t -= self.best_intercept(t)
-        found = sums(self.curved(t)).reshape(-1)
+        return self.curved(t)
+
+    def ridged(self, found: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Return the product with p, given XᵀCXp, which is overwritten."""
         if type(self.ridge) is float:
             return daxpy(p, found, a=self.ridge)
         found += self.ridge * p
         return found
 
     def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Way:
-        """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
+        """Do all that :meth:`search` says, with a product at a time."""
+        way: Way = _answered(self.search(left, goal, most, pace))
+        return way
+
+    def search(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Search:
+        """Find the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
 
         It is left earlier if the pace so far is too slow.
         """
@@ -216,7 +258,7 @@ class System:
         while products < most and gap > max(left, goal * abs(value)) and not slow:
             p *= square / last
             p = daxpy(q, p)
-            Hp = self.times(p)
+            Hp = yield Asked(self, p)
             t = square / float(p.dot(Hp))
             s, r = daxpy(p, s, a=t), daxpy(Hp, r, a=-t)
             value -= 0.5 * t * square

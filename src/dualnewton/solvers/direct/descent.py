@@ -30,12 +30,19 @@ Pairs = list[tuple[np.ndarray, np.ndarray, float]]
 
 
 def step(
-    risk: Risk, at: Point, way: np.ndarray, level: float = ROUNDING, margins: np.ndarray | None = None
+    risk: Risk,
+    at: Point,
+    way: np.ndarray,
+    level: float = ROUNDING,
+    margins: np.ndarray | None = None,
+    *,
+    exact: bool = False,
 ) -> tuple[Point, bool]:
     """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
     The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective. The margins
-    of the step are computed if they are not given.
+    of the step are computed if they are not given. ``exact`` says that a step costs much more than the search for the lowest
+    point: where one example shortens the step, a secant through the slopes at its ends falls far short of that.
     """
     slope, loss, margins = float(at.gradient @ way), risk.loss, risk.margins(way) if margins is None else margins
     t = 1.0 if loss.gamma is not None else first_length(loss, margins)
@@ -45,7 +52,7 @@ def step(
         if _accepts(at, found, way, t * slope, risk.rounding):
             return found, not slope < -level * abs(at.value)
         end = float(found.gradient @ way)
-        if trial == 0 and 0.0 < end < LEAST_SECANT * abs(slope):
+        if trial == 0 and not exact and 0.0 < end < LEAST_SECANT * abs(slope):
             t *= slope / (slope - end)  # where the slope would be zero if it grew evenly
         else:
             t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, found.x, at.margins, found.margins)

@@ -61,7 +61,7 @@ class Direct(Method):
 
     def keep(self, wanted: Sequence[int]) -> None:
         self.problems, self.starts = [self.problems[k] for k in wanted], [self.starts[k] for k in wanted]
-        self.found = [self.found[k] for k in wanted if self.found]
+        self.found, self.known = ([each[k] for k in wanted if each] for each in (self.found, self.known))
 
     def state(self) -> tuple[int, tuple[tuple[Any, ...], ...]]:
         return self.calls, tuple(map(tuple, self.found))
