@@ -87,7 +87,9 @@ def test_a_class_weight_is_named_with_its_class():
     X, y = np.eye(4), ["a", "b", "a", "b"]
     for weight, seen in ((-1.0, "-1.0"), (np.nan, "nan"), ("heavy", "'heavy'"), (None, "None")):
         for model in (dn.LogisticRegression, dn.RidgeClassifier, dn.LinearSVC):
-            with pytest.raises(dn.DualnewtonError, match=rf"class_weight\['b'\] must be a finite number >= 0, got {seen}"):
+            with pytest.raises(
+                dn.DualnewtonError, match=rf"class_weight\['b'\] must be a finite number >= 0, got {seen}"
+            ):
                 model(class_weight={"a": 1.0, "b": weight}).fit(X, y)
 
 
