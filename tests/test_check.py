@@ -296,7 +296,7 @@ class NotSmoothed(losses.EpsilonInsensitive):
 
 
 class SmoothedToNothing(losses.EpsilonInsensitive):
-    def smoothed(self, width):
+    def smoothed(self, width):  # noqa: ARG002
         return None
 
 
