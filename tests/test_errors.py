@@ -81,3 +81,28 @@ def test_several_problems_are_a_sequence_and_a_callback_is_a_function():
         dn.solve_many(problem)
     with pytest.raises(dn.DualnewtonError, match="callback must be a function of the progress, or None, got 3"):
         dn.solve(problem, callback=3)
+
+
+def test_a_class_weight_is_named_with_its_class():
+    X, y = np.eye(4), ["a", "b", "a", "b"]
+    for weight, seen in ((-1.0, "-1.0"), (np.nan, "nan"), ("heavy", "'heavy'"), (None, "None")):
+        for model in (dn.LogisticRegression, dn.RidgeClassifier, dn.LinearSVC):
+            with pytest.raises(
+                dn.DualnewtonError, match=rf"class_weight\['b'\] must be a finite number >= 0, got {seen}"
+            ):
+                model(class_weight={"a": 1.0, "b": weight}).fit(X, y)
+
+
+def test_text_instead_of_numbers_is_shown():
+    with pytest.raises(dn.DualnewtonError, match="values must hold real numbers, got the text 'all'"):
+        dn.Lasso().path(np.eye(3), np.arange(3.0), values="all")
+    with pytest.raises(dn.DualnewtonError, match="y must hold real numbers, got list with entries that are not"):
+        dn.Problem(np.eye(2), ["a", None], dn.losses.Squared())
+
+
+def test_a_start_of_another_shape_is_named():
+    def problem(d):
+        return dn.Problem(np.eye(4)[:, :d], np.arange(4.0), dn.losses.Squared())
+
+    with pytest.raises(dn.DualnewtonError, match=r"warm_start must hold a model w of shape \(3,\), got shape \(2,\)"):
+        dn.solve(problem(3), warm_start=dn.solve(problem(2)))

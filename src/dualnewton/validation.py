@@ -158,7 +158,7 @@ def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
             dtype = array.dtype.type if array.dtype in (np.float32, np.float64) else np.float64
         return array.astype(dtype, copy=False)
     except (TypeError, ValueError):
-        raise DualnewtonError(f"{name} must hold real numbers, got {type(value).__name__} of {_kind(value)}") from None
+        raise DualnewtonError(f"{name} must hold real numbers, got {_described(value)}") from None
 
 
 def as_array(value: Any) -> Any:
@@ -166,8 +166,11 @@ def as_array(value: Any) -> Any:
     return value if is_elsewhere(value) else np.asarray(value)
 
 
-def _kind(value: Any) -> str:
-    return str(getattr(value, "dtype", None) or "objects that are not numbers")
+def _described(value: Any) -> str:
+    kind, dtype = type(value).__name__, getattr(value, "dtype", None)
+    if isinstance(value, str):
+        return f"the text {value!r}"
+    return f"{kind} with entries that are not" if dtype is None else f"{kind} of {dtype}"
 
 
 def sum_of_squares(array: np.ndarray) -> float:

@@ -153,3 +153,10 @@ def test_the_width_is_checked(file):
         data.read(path, n_features=3)
     with pytest.raises(data.DataError, match="zero_based is for svmlight"):
         data.read(path, zero_based=True)
+
+
+def test_a_quotation_mark_that_is_not_closed_is_named(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text('a,b,y\n1,"2,3\n4,5,6\n', encoding="utf-8")
+    with pytest.raises(data.DataError, match="line 3: a quotation mark is not closed"):
+        data.read(file)

@@ -175,3 +175,25 @@ def test_a_weaker_penalty_and_a_chosen_method_are_planned():
     seen = dn.Lasso(alpha=1.0, callback=told.append).fit(ROWS, y)
     assert not seen.coef_.any()
     assert told
+
+
+def test_a_solver_that_fails_from_a_warm_start_is_called_once_more_without_it(monkeypatch, tmp_path):
+    starts, solve = [], newton.solve
+
+    def stays(problem, block, start, limits):
+        starts.append(start)
+        return solve(problem, block, start, limits) if start is None else Found(*start, steps=1)
+
+    other = dn.solve(replace(PROBLEM, lam=1.0))
+    cold = dn.solve(PROBLEM, tol=1e-9)
+    monkeypatch.setattr(newton, "solve", stays)
+    result = dn.solve(PROBLEM, tol=1e-9, warm_start=other)
+    assert [start is None for start in starts] == [False, True]
+    assert result.converged
+    assert result.plan.family == cold.plan.family  # no iterative method follows
+    assert np.array_equal(result.w, cold.w)
+    # The state between the two calls is data: a run that is continued there calls the solver without the start.
+    file = tmp_path / "run"
+    for epochs in (1, 1000):
+        again = dn.solve(PROBLEM, tol=1e-9, warm_start=other, checkpoint=file, max_epochs=epochs, random_state=0)
+    assert np.array_equal(again.w, cold.w)

@@ -97,7 +97,8 @@ class Specification:
             among("class_weight", self.class_weight, ("balanced",))
         elif self.class_weight is not None:
             pairs = self.class_weight.items() if isinstance(self.class_weight, Mapping) else self.class_weight
-            set_(self, "class_weight", [[_plain(label), float(weight)] for label, weight in pairs])
+            plain = [(_plain(label), weight) for label, weight in pairs]
+            set_(self, "class_weight", [[k, positive(f"class_weight[{k!r}]", c, or_zero=True)] for k, c in plain])
         if self.free_scale and self.loss != "huber":
             raise DualnewtonError(f"free_scale is for the loss huber, got {self.loss}")
         if self.penalised_intercept is not None:

@@ -148,7 +148,8 @@ def _counted(path: Path, rows: Any, encoding: str) -> Iterator[Line]:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            raise DataError(f"{path}, line {rows.line_num}: {error}") from None
+            what = "a quotation mark is not closed" if "end of data" in str(error) else str(error)
+            raise DataError(f"{path}, line {rows.line_num}: {what}") from None
         except UnicodeDecodeError as error:
             raise not_text(path, encoding, f"after line {rows.line_num}: {error.reason}") from None
         if row is None:

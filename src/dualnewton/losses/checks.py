@@ -44,8 +44,9 @@ def check_loss(loss: Loss) -> None:
     identities = _KINKED_IDENTITIES if loss.kinked else (*_SMOOTH_IDENTITIES, *with_gamma)
     report(loss, (words for identity in (*_IDENTITIES, *identities) for words in failures(identity, tried)))
     if loss.kinked:
+        report(loss, failures(_can_be_smoothed, loss))
         for width in _WIDTHS:
-            check_loss(call(loss, "smoothed", width))
+            check_loss(loss.smoothed(width))
             report(loss, _smoothed(tried, loss.smoothed(width), width))
     else:
         _hint_at_larger_gamma(tried)
@@ -69,6 +70,12 @@ def _labels(loss: Loss) -> Iterator[str]:
         raise UnusableError(f"allows no label: valid_labels refuses each of {_LABELS.tolist()}")
     if mask[-3:].any():
         yield f"allows the label {not_finite[mask[-3:]][0]}: valid_labels must refuse what is not finite"
+
+
+def _can_be_smoothed(loss: Loss) -> Iterator[str]:
+    for width in _WIDTHS:
+        if not isinstance(found := call(loss, "smoothed", width), Loss):
+            yield f"cannot be smoothed: smoothed({width:g}) must return a loss, got {found!r}"
 
 
 def _loss_methods(loss: Loss) -> Iterator[str]:

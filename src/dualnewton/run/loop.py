@@ -343,9 +343,9 @@ class Run:
         return spent
 
     def _after_direct(self) -> Plan | None:
-        """Return the plan of an iterative method for models whose direct solution misses the tolerance."""
+        """Return the plan of an iterative method for models whose direct solution misses the tolerance, cold starts included."""
         missed = [track for track in self.moving if track.best.certificate.relative_gap > self.request.tol]
-        if self.plan.family is None or not missed:
+        if self.plan.family is None or not missed or (self.method is not None and self.method.restart()):
             return None
         plan = run_plan(missed[0].problem, self.request, len(missed)) if self.plan.before is None else self.plan
         plan = replace(plan, family=None)  # the steps of a direct solver, driven by the loop

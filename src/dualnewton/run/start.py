@@ -107,6 +107,10 @@ def starting_pairs(
     if warm_start is None:
         return certify_cold_starts(problems)
     results: list[tuple[int, Any]] = [(k, start) for k, start in enumerate(warm_start) if has_model(start)]
+    for k, start in results:
+        K, d = problems[k].columns, problems[k].d
+        if np.shape(start.w) != (shape := (d,) if K == 1 else (K, d)):
+            raise DualnewtonError(f"warm_start must hold a model w of shape {shape}, got shape {np.shape(start.w)}")
     pairs: dict[int, CertifiedPair] = {}
     if results:
         own = [problems[k] for k, _ in results]

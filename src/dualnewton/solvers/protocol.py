@@ -145,6 +145,10 @@ class Method(ABC):
         """Whether model k can make no further progress, because of rounding."""
         return False
 
+    def restart(self) -> bool:
+        """Drop a warm start, if the next step then begins cold; return whether there was one."""
+        return False
+
     def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: B027 (most methods need nothing)
         """Receive the certified pair of the last point of model k, and the best pair so far."""
 

@@ -257,3 +257,26 @@ def test_newton_steps_follow_where_sweeps_do_not_suffice(monkeypatch):
         assert found.certificate_.relative_gap <= 1e-9
         exact = skl.Lasso(alpha=0.01 * y.std(), tol=1e-12, max_iter=200_000).fit(X, y)
         assert found.certificate_.primal <= dn.certify(exact, X, y).primal * (1.0 + 1e-9)
+
+
+KINKED = {
+    "thresholds": (losses.Squared(), regularizers.L1(), 2.0),
+    "proximal": (losses.Logistic(), regularizers.ElasticNet(l1=0.5), 0.2),
+    "joint": (losses.SquaredOutputs(2), regularizers.JointL1(), 3.0),
+}
+"""Loss, penalty, and a λ for which some features are zero, by the direct solver."""
+
+
+@pytest.mark.parametrize("family", KINKED)
+def test_a_start_with_few_features_gathers_the_others(family):
+    loss, g, high = KINKED[family]
+    X, y = SHAPES["few features"]
+    targets = {"proximal": np.where(y > np.median(y), 1.0, -1.0), "joint": np.column_stack([y, y + X[:, 0]])}
+    strong, weak = (
+        dn.Problem(X, targets.get(family, y), loss, regularizer=g, lam=lam, fit_intercept=True) for lam in (high, 1e-3)
+    )
+    start = dn.solve(strong, tol=1e-8)
+    result = dn.solve(weak, tol=1e-8, warm_start=start)
+    assert 0 < np.count_nonzero(start.w) < np.count_nonzero(result.w)
+    assert result.converged
+    assert result.plan.family == family  # an iterative method would follow a direct solution that misses tol

@@ -7,6 +7,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import model
 from judged import assert_certificate_is_true
@@ -273,6 +274,16 @@ def test_a_model_that_rounding_stops_says_so():
     )
     assert result.status is dn.Status.NO_PROGRESS or result.certificate.gap == 0.0
     assert result.certificate.relative_gap <= 1e-11
+
+
+def test_a_line_search_ends_where_steps_are_units_in_the_last_place():
+    # Halves of such a step are rounded to the step itself: only the fraction of the whole step shows that nothing is left.
+    rng = np.random.default_rng(100)
+    X, y = sp.csr_array(np.round(2.0 * rng.standard_normal((3, 3)))), rng.standard_normal(3)
+    problem = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=1e-12)
+    result = dn.solve(problem, tol=1e-12, max_epochs=1000, tuning=DEFAULT)
+    assert result.status in (dn.Status.NO_PROGRESS, dn.Status.CONVERGED)
+    assert result.n_epochs < 200
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])

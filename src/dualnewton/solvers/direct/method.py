@@ -19,7 +19,8 @@ FINER = 0.1
 class Direct(Method):
     """Models over the same small data, solved by one call.
 
-    If the gap meets the tolerance, but not together with the bound on rounding errors, a second call asks for a smaller gap.
+    If the gap meets the tolerance, but not together with the bound on rounding errors, a second call asks for a smaller gap. If
+    the gap misses the tolerance from a warm start, another call begins cold (:meth:`restart`).
     """
 
     certificates_are_cheap = True
@@ -59,13 +60,26 @@ class Direct(Method):
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
         return self.calls > 1
 
+    @property
+    def is_cold(self) -> bool:
+        """Whether no model has a start."""
+        return all(start is None for start in self.starts)
+
+    def restart(self) -> bool:
+        was_cold = self.is_cold
+        if not was_cold:
+            self.starts, self.calls = [None] * len(self.problems), 0
+        return not was_cold
+
     def keep(self, wanted: Sequence[int]) -> None:
         self.problems, self.starts = [self.problems[k] for k in wanted], [self.starts[k] for k in wanted]
         self.found, self.known = ([each[k] for k in wanted if each] for each in (self.found, self.known))
 
-    def state(self) -> tuple[int, tuple[tuple[Any, ...], ...]]:
-        return self.calls, tuple(map(tuple, self.found))
+    def state(self) -> tuple[int, tuple[tuple[Any, ...], ...], bool]:
+        return self.calls, tuple(map(tuple, self.found)), self.is_cold
 
-    def restore(self, state: tuple[int, tuple[tuple[Any, ...], ...]]) -> None:
-        self.calls, found = state
-        self.found = [Found(*fields) for fields in found]
+    def restore(self, state: tuple[int, tuple[tuple[Any, ...], ...], bool]) -> None:
+        calls, found, is_cold = state
+        if is_cold:
+            self.restart()
+        self.calls, self.found = calls, [Found(*fields) for fields in found]

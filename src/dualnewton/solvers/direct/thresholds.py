@@ -183,10 +183,15 @@ def explained(problem: Problem, slopes: np.ndarray) -> float:
 
 
 def wanted(beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers) -> np.ndarray:
-    """Return the features outside that violate the optimality conditions; where these may be many, the worst of them."""
+    """Return the features outside that violate the optimality conditions; where these may be many, the worst of them.
+
+    Of few features, all are gathered at once.
+    """
     d = len(beyond)
     if d <= sizes.gathered_features:
-        return np.arange(0 if inside.size else d)
+        outside = np.ones(d, dtype=bool)
+        outside[inside] = False
+        return outside.nonzero()[0]
     beyond = np.abs(beyond)
     beyond[inside] = 0.0
     found = beyond.nonzero()[0]

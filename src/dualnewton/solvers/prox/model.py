@@ -29,7 +29,7 @@ SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
 
 SHORTEST = 1e-12
-"""Fraction of a step below which the line search ends: no decrease there is more than rounding."""
+"""Fraction of the whole step below which the line search ends: no decrease there is more than rounding."""
 
 DAMPING, CALMER, WILDER = 1e-3, 0.1, 10.0
 """The curvature of a row counts as at least this fraction of the largest it could have; the fraction is multiplied by the second
@@ -287,7 +287,7 @@ class Model:
         """Halve the step until the decrease suffices; the margins on the way are between those at its ends."""
         place, penalty, t = self.place, self.task.penalty, 0.5
         way, step_w, step_b = margins - place.margins, trial.w - place.w, trial.b - place.b
-        while t > SHORTEST:
+        while t * trial.part > SHORTEST:
             w = place.w + t * step_w
             value = self._losses(place.margins + t * way) + penalty.value(w)
             if math.isfinite(value) and value <= place.value + SUFFICIENT * t * trial.part * trial.promise:
