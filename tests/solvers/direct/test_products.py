@@ -142,7 +142,7 @@ def test_a_good_start_takes_no_step_and_is_certified_once(monkeypatch):
 def test_a_start_of_another_shape_is_refused_as_usual():
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-2)
     start = dn.solve(dn.Problem(X[:, :500], SIGNS, losses.Logistic(), lam=1e-2))
-    with pytest.raises(ValueError, match="must have"):
+    with pytest.raises(ValueError, match="warm_start must hold a model w of shape"):
         dn.solve(problem, warm_start=start)
 
 

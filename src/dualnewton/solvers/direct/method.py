@@ -66,10 +66,11 @@ class Direct(Method):
         return all(start is None for start in self.starts)
 
     def restart(self) -> bool:
-        was_cold = self.is_cold
-        if not was_cold:
-            self.starts, self.calls = [None] * len(self.problems), 0
-        return not was_cold
+        # A solver that was given up because its steps are slow would be as slow from a cold start.
+        if self.is_cold or any(each.given_up for each in self.found):
+            return False
+        self.starts, self.known, self.calls = [None] * len(self.problems), [], 0
+        return True
 
     def keep(self, wanted: Sequence[int]) -> None:
         self.problems, self.starts = [self.problems[k] for k in wanted], [self.starts[k] for k in wanted]
@@ -81,5 +82,5 @@ class Direct(Method):
     def restore(self, state: tuple[int, tuple[tuple[Any, ...], ...], bool]) -> None:
         calls, found, is_cold = state
         if is_cold:
-            self.restart()
+            self.starts, self.known = [None] * len(self.problems), []
         self.calls, self.found = calls, [Found(*fields) for fields in found]
