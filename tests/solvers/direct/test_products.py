@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning.planner import kinked_plans
-from dualnewton.planning.small_products import multiplies_entries
+from dualnewton.planning.small_products import _without_products, multiplies_entries, products_cost
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run import loop
 from dualnewton.solvers.direct import conjugate, rounds
 from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.direct.risk import Risk
+from dualnewton.solvers.protocol import PrimalPoint
 from tuned import GENERAL, tuned
 
 N, D = 200, 700
@@ -262,14 +265,30 @@ def test_estimators_have_the_same_model_in_every_storage(model):
         np.testing.assert_allclose(each, coefs[0], atol=2e-3 * np.abs(coefs[0]).max())
 
 
-def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian():
+def neighbours():
     """Differences of neighbouring features: the condition number of XᵀX is about d², and conjugate gradients take 120 steps."""
     d, copies = 400, 10
     X = sp.csr_array(sp.vstack([sp.diags_array([1.0, -1.0], offsets=[0, 1], shape=(d - 1, d))] * copies))
     y = np.sign(X @ np.sin(np.arange(d) / 30) + 0.05 * np.random.default_rng(0).standard_normal(X.shape[0]))
-    result = dn.solve(dn.Problem(X, y, losses.Squared(), lam=0.01 / len(y)), tol=1e-6)
+    return dn.Problem(X, y, losses.Squared(), lam=0.01 / len(y))
+
+
+def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian(monkeypatch):
+    """The point where they are given up is certified once, by the loop that goes on from it."""
+    points, certified = [], PrimalPoint.certified
+    monkeypatch.setattr(PrimalPoint, "certified", staticmethod(lambda *args: points.append(args) or certified(*args)))
+    result = dn.solve(neighbours(), tol=1e-6, tuning=replace(DEFAULT, quadratic_optimism=12.0))
     assert result.certificate.relative_gap <= 1e-6
     assert result.plan.before is not None
     assert result.plan.before.family == "conjugate"
     assert result.plan.method == "newton"
-    assert result.trace.rows[-1].epoch < 40
+    assert result.trace.rows[-1].epoch < 20
+    assert len(points) == 2
+
+
+def test_conjugate_gradients_that_cost_more_than_twice_the_hessian_of_a_quadratic_loss_are_not_tried():
+    problem = neighbours()
+    cost = products_cost(problem, DEFAULT) / _without_products(problem, DEFAULT)
+    assert DEFAULT.quadratic_optimism < cost < DEFAULT.product_optimism
+    plan = dn.solve(problem, tol=1e-6).plan
+    assert (plan.method, plan.family, plan.before) == ("newton", None, None)
