@@ -94,6 +94,8 @@ def test_the_rate_of_the_system_or_of_the_fit_must_suffice():
     assert pace.is_slow(41, 1.0, 1e-5, 1e-6)
     assert not pace.is_slow(41, 1.0, 1e-7, 1e-6)
     assert not conjugate.ANY.is_slow(1000, 1.0, 0.9, 1e-6)
+    assert pace._replace(observed=conjugate.OBSERVED_SPARSE).is_slow(conjugate.OBSERVED_SPARSE, 1.0, 0.5, 1e-6)
+    assert not pace.is_slow(conjugate.OBSERVED_SPARSE, 1.0, 0.5, 1e-6)
 
 
 def test_scales_that_a_hessian_in_float32_would_lose_are_left_to_the_general_methods(monkeypatch):

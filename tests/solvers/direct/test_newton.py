@@ -1,6 +1,7 @@
 """Newton's method on small data finds the optimum that the general method finds, and stops for the same reasons."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.direct import descent, newton, risk
 from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
@@ -222,6 +224,67 @@ def test_a_hessian_is_summed_in_float32_where_that_changes_no_direction_much(sca
     assert np.array_equal(wide, single) is not narrow
     lengths = wide.diagonal()[:, None]
     np.testing.assert_allclose(np.tril(single) / lengths, np.tril(wide) / lengths, atol=1e-5)
+
+
+def hessians(monkeypatch):
+    """Record the numbers of rows and the types of all Hessians."""
+    seen, gram = [], risk.Risk._gram
+    monkeypatch.setattr(
+        risk.Risk, "_gram", lambda own, weights, kind: seen.append((own.n, kind)) or gram(own, weights, kind)
+    )
+    return seen
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.SquaredHinge(), losses.SquaredEpsilonInsensitive(0.2)])
+def test_a_hessian_serves_several_steps_where_it_costs_as_much_as_these(loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((1000, 60))
+    score = A @ rng.standard_normal(60) / 8 + 0.5 * rng.standard_normal(1000)
+    y = score if loss == losses.SquaredEpsilonInsensitive(0.2) else np.sign(score)
+    seen, found = hessians(monkeypatch), []
+    for features in (12, 1 << 20):  # a Hessian costs as much as 5 steps, or as none
+        seen.clear()
+        problem = dn.Problem(A, y, loss, lam=1e-3, fit_intercept=True)
+        result = dn.solve(problem, tol=1e-6, tuning=replace(DEFAULT, hessian_features=features))
+        assert result.plan.family == "newton"
+        assert result.certificate.relative_gap <= 1e-6
+        assert {kind for _, kind in seen} == {np.float32}
+        found.append(len(seen))
+    often, always = found
+    assert often <= 2
+    assert always >= 4
+
+
+def test_with_few_rows_for_each_unknown_each_step_has_its_own_hessian(monkeypatch):
+    rng = np.random.default_rng(0)
+    seen, evaluated, at = hessians(monkeypatch), [], risk.Risk.at
+    monkeypatch.setattr(risk.Risk, "at", lambda *args: evaluated.append(1) or at(*args))
+    A = rng.standard_normal((150, 50))
+    result = dn.solve(dn.Problem(A, np.sign(A[:, 0] + rng.standard_normal(150)), losses.Logistic(), lam=1e-2), tol=1e-6)
+    assert result.plan.family == "newton"
+    assert len(evaluated) == len(seen) + 1
+
+
+def test_sums_in_float32_that_lose_a_direction_are_tried_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((1000, 60))
+    A[:, -1] = A[:, 0] + 1e-6 * A[:, 1]
+    seen = hessians(monkeypatch)
+    problem = dn.Problem(A, np.sign(A[:, 0] + rng.standard_normal(1000)), losses.Logistic(), lam=1e-9)
+    result = dn.solve(problem, tol=1e-6)
+    assert result.certificate.relative_gap <= 1e-6
+    kinds = [kind for _, kind in seen]
+    assert kinds[:2] == [np.float32, np.float64]
+    assert kinds.count(np.float32) == 1
+
+
+def test_a_new_hessian_is_compared_with_further_steps_from_the_old():
+    fast, slow = [1.0, 1e-4], [1.0, 0.5]
+    assert not descent.outlives(fast, 1e-6, price=0.0)  # half a step is left, and one from a new Hessian
+    assert not descent.outlives(slow, 1e-6, price=20.0)  # 19 steps are left, and 4 from new Hessians
+    assert descent.outlives(slow, 1e-6, price=5.0)
+    assert descent.outlives([1.0, 2.0], 1e-6, price=100.0)
+    assert descent.outlives(fast, 0.0, price=100.0)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

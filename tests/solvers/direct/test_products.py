@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from dualnewton import losses, regularizers
 from dualnewton.matrix import memory
 from dualnewton.objective.alike import like
 from dualnewton.planning.planner import kinked_plans
-from dualnewton.planning.small_products import multiplies_entries
+from dualnewton.planning.small_products import _without_products, multiplies_entries, products_cost
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run import loop
 from dualnewton.solvers.direct import conjugate, descent, rounds
 from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.direct.risk import Risk
+from dualnewton.solvers.protocol import PrimalPoint
 from tuned import GENERAL, tuned
 
 N, D = 200, 700
@@ -264,17 +267,33 @@ def test_estimators_have_the_same_model_in_every_storage(model):
         np.testing.assert_allclose(each, coefs[0], atol=2e-3 * np.abs(coefs[0]).max())
 
 
-def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian():
+def neighbours():
     """Differences of neighbouring features: the condition number of XᵀX is about d², and conjugate gradients take 120 steps."""
     d, copies = 400, 10
     X = sp.csr_array(sp.vstack([sp.diags_array([1.0, -1.0], offsets=[0, 1], shape=(d - 1, d))] * copies))
     y = np.sign(X @ np.sin(np.arange(d) / 30) + 0.05 * np.random.default_rng(0).standard_normal(X.shape[0]))
-    result = dn.solve(dn.Problem(X, y, losses.Squared(), lam=0.01 / len(y)), tol=1e-6)
+    return dn.Problem(X, y, losses.Squared(), lam=0.01 / len(y))
+
+
+def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian(monkeypatch):
+    """The point where they are given up is certified once, by the loop that goes on from it."""
+    points, certified = [], PrimalPoint.certified
+    monkeypatch.setattr(PrimalPoint, "certified", staticmethod(lambda *args: points.append(args) or certified(*args)))
+    result = dn.solve(neighbours(), tol=1e-6, tuning=replace(DEFAULT, quadratic_optimism=12.0))
     assert result.certificate.relative_gap <= 1e-6
     assert result.plan.before is not None
     assert result.plan.before.family == "conjugate"
     assert result.plan.method == "newton"
-    assert result.trace.rows[-1].epoch < 40
+    assert result.trace.rows[-1].epoch < 20
+    assert len(points) == 2
+
+
+def test_conjugate_gradients_that_cost_more_than_twice_the_hessian_of_a_quadratic_loss_are_not_tried():
+    problem = neighbours()
+    cost = products_cost(problem, DEFAULT) / _without_products(problem, DEFAULT)
+    assert DEFAULT.quadratic_optimism < cost < DEFAULT.product_optimism
+    plan = dn.solve(problem, tol=1e-6).plan
+    assert (plan.method, plan.family, plan.before) == ("newton", None, None)
 
 
 FOLDS = [np.where(np.arange(N) % 5 == k, 0.0, 1.0) for k in range(5)]
@@ -300,8 +319,8 @@ def test_folds_share_products_and_find_what_each_finds_alone(loss, y, kernels, m
         assert mine.certificate.primal == pytest.approx(own.certificate.primal, rel=4e-9)
 
 
-def test_a_direct_solution_that_misses_tol_is_not_computed_again(monkeypatch):
-    """The loop continues with the models that missed; before, it repeated all searches from their warm starts."""
+def test_a_model_that_misses_tol_is_solved_again_alone_without_its_start(monkeypatch):
+    """Before, the loop repeated the searches of all models from their warm starts."""
     problems = [dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)]
     problems = [like(problems[0], sample_weight=c) for c in FOLDS]
     starts = [like(problem, lam=1e-2) for problem in problems]
@@ -315,7 +334,8 @@ def test_a_direct_solution_that_misses_tol_is_not_computed_again(monkeypatch):
 
     monkeypatch.setattr(conjugate, "search", cut_short)
     results = dn.solve_many(problems, tol=1e-6, tuning=PRODUCTS, warm_start=starts)
-    assert len(searches) == 5
+    assert len(searches) == 6
+    assert searches[5] is problems[3]
     assert all(result.certificate.relative_gap <= 1e-6 for result in results)
     assert "missed tol" in results[0].plan.reason
 

@@ -83,7 +83,9 @@ class Found(NamedTuple):
     steps: int  # linear systems solved
     alpha: np.ndarray | None = None  # dual point, where the solver has a better one than −φ′(z)
     scale: float | None = None  # σ, where a scale of the residuals is fitted
-    given_up: bool = False  # whether the solver leaves the rest to other methods: no certificate would meet the tolerance
+    given_up: bool = (
+        False  # whether the solver leaves the rest to other methods: no certificate would meet the tolerance
+    )
 
     def point(self) -> Any:
         """Return the point as an object that has the problem certify it."""

@@ -38,8 +38,9 @@ NEAR = 0.5
 EVEN = 4.0
 """Largest ratio of the largest eigenvalue of XᵀCX to the ridge for which a system needs no scale: some conjugate gradients."""
 
-OBSERVED = 4
-"""Conjugate gradients of a system after which the number of further ones is predicted."""
+OBSERVED, OBSERVED_SPARSE = 8, 4
+"""Conjugate gradients of a system after which the number of further ones is predicted: fewer on sparse rows, where they may cost
+a multiple of the other methods, so that a rough prediction suffices."""
 
 UNDECIDED = 16
 """Part of the affordable conjugate gradients, one in this number, that a system may take before its gap decreases at all."""
@@ -98,7 +99,8 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
         first = system if first is None else first
-        way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, Pace(directions, begin, products))
+        pace = Pace(directions, begin, products, OBSERVED_SPARSE if sparse else OBSERVED)
+        way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, pace)
         at, stuck = step(risk, at, way.x, margins=way.margins, exact=True)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
@@ -134,6 +136,7 @@ class Pace(NamedTuple):
     most: int = 0  # conjugate gradients that cost as much as a Hessian; 0 for no limit
     first: float = 0.0  # gap at the start of the fit
     products: int = 0  # conjugate gradients so far
+    observed: int = OBSERVED  # conjugate gradients of a system after which further ones are predicted
 
     def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
         """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
@@ -144,7 +147,7 @@ class Pace(NamedTuple):
         products = self.products + more
         if not self.most or gap <= goal:
             return False
-        if more < OBSERVED or (gap >= max(first, self.first) and more < self.most / UNDECIDED):
+        if more < self.observed or (gap >= max(first, self.first) and more < self.most / UNDECIDED):
             return products > self.most
         return products + min(further(first, gap, goal, more), further(self.first, gap, goal, products)) > self.most
 

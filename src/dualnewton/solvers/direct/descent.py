@@ -131,7 +131,9 @@ def outlives(gaps: list[float], goal: float, price: float) -> bool:
     if not (gaps[-1] < gaps[0] and goal > 0.0):
         return True
     left, first = math.log(gaps[-1] / goal), math.log(gaps[0] / gaps[1])
-    renewed = max(1.0, math.log2(1.0 + left / (2.0 * first))) if first > 0.0 else math.inf
+    renewed = max(
+        1.0, math.log2(1.0 + left / (2.0 * first))
+    )  # first > 0: else the first step was the last from its Hessian
     return further(gaps[0], gaps[-1], goal, len(gaps) - 1) > price + renewed
 
 
