@@ -40,7 +40,6 @@ FLOORS = [
 
 # An outer scheme steps an inner run of run/, reads its plan, and asks planning/ whether linear algebra is worth its cost.
 OUTER = {
-    "solvers/outer/active_kinks.py",
     "solvers/outer/aggregation.py",
     "solvers/outer/proximal_point.py",
     "solvers/outer/scale_search.py",
@@ -91,7 +90,7 @@ def test_imports_point_one_way():
 
 def test_an_import_that_points_up_would_be_seen():
     assert upward_imports("losses", "from dualnewton.run.loop import solve") == ["run"]
-    assert upward_imports("objective", "def f():\n    import dualnewton.solvers.dual.sdna") == ["solvers"]
+    assert upward_imports("objective", "def f():\n    import dualnewton.solvers.dual.reference") == ["solvers"]
     assert upward_imports("theory", "from dualnewton import losses, planning") == ["planning"]
     assert upward_imports("solvers", "from dualnewton.planning.costs import Costs") == ["planning"]
     assert upward_imports("planning", "from dualnewton.run.result import Result") == ["run"]

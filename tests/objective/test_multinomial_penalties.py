@@ -13,7 +13,7 @@ from dualnewton import losses, regularizers
 from dualnewton.losses.simplex import probabilities
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
-from dualnewton.regularizers.rows import OverRows
+from dualnewton.regularizers.base import OverRows
 from tables import AgainstDirection, name_of
 
 D = 3

@@ -16,7 +16,7 @@ from dualnewton.run.result import Status
 from dualnewton.samplings import Nice
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct import active_set
-from dualnewton.solvers.dual.sdna import SDNA
+from dualnewton.solvers.dual.reference import SDNA
 from dualnewton.solvers.primal import curvature, shared_curvature
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import curvature as row_curvature

@@ -17,7 +17,7 @@ from dualnewton.objective.bounds import best_intercept_bounds, better, dual_boun
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.rounding import room_for, rounding_bound
 from dualnewton.regularizers import L2, Regularizer
-from dualnewton.regularizers.rows import OverRows
+from dualnewton.regularizers.base import OverRows
 from dualnewton.row_arrays import ones
 from dualnewton.validation import SHORT, data_matrix, finite, frozen, positive, vector
 

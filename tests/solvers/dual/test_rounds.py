@@ -9,7 +9,7 @@ from covering import all_pairs
 from dualnewton import losses, samplings
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers import SDCA, SDNA, IterativeHessianSketch
-from dualnewton.solvers.dual import sdca
+from dualnewton.solvers.dual import reference
 from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 
 N, D = 6, 4
@@ -90,8 +90,8 @@ def test_models_with_equal_weights_share_an_eso_vector(monkeypatch):
     problems = [first, replace(first, lam=0.01), replace(first, sample_weight=rng.random(12)), replace(first, lam=1.0)]
     sampling = samplings.Nice(12, 4)
     alone = [SDCA(problem, sampling).v for problem in problems]
-    own = sdca.eso_from_data
-    monkeypatch.setattr(sdca, "eso_from_data", lambda *given: calls.append(None) or own(*given))
+    own = reference.eso_from_data
+    monkeypatch.setattr(reference, "eso_from_data", lambda *given: calls.append(None) or own(*given))
     together = SDCA.for_each(problems, sampling)
     assert len(calls) == 2
     np.testing.assert_array_equal([solver.v for solver in together], alone)

@@ -11,7 +11,6 @@ from dualnewton import losses, regularizers
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.tuning import DEFAULT
-from dualnewton.solvers.outer import active_kinks as kinks
 from dualnewton.solvers.outer import proximal_point as smoothing
 from kinked_cases import Quantile, problem_for
 from tables import name_of
@@ -96,7 +95,7 @@ def stage_of(problem, width=1e-4):
 @pytest.fixture
 def without(monkeypatch):
     """Runs as they are without the finish."""
-    return lambda: monkeypatch.setattr(smoothing, "finish", lambda *_: None)
+    return lambda: monkeypatch.setattr(smoothing, "solved_on_found_kinks", lambda *_: None)
 
 
 # The system ----------------------------------------------------------------------------------------------------------
@@ -108,7 +107,7 @@ def test_the_right_set_gives_the_optimum(loss, variant):
     problem = problem_for(loss, lam=0.02, **VARIANTS[variant])
     smoothed, stage, gap = stage_of(problem)
     assert gap > 1e-9  # something is left to do
-    w, alpha = kinks.finish(problem, smoothed, stage, gap)
+    w, alpha = smoothing.solved_on_found_kinks(problem, smoothed, stage, gap)
     assert problem.certify(w, alpha=alpha).relative_gap <= 2e-15
 
 
@@ -118,7 +117,7 @@ def test_free_margins_lie_on_kinks_and_masses_are_in_balance(dtype):
     problem = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True, sample_weight=c)
     problem = replace(problem, X=problem.X.astype(dtype))
     smoothed, stage, gap = stage_of(problem)
-    w, alpha = kinks.finish(problem, smoothed, stage, gap)
+    w, alpha = smoothing.solved_on_found_kinks(problem, smoothed, stage, gap)
     share = problem.y * alpha
     free = (share > 0.0) & (share < 1.0)
     assert 2 <= free.sum() <= problem.d + 1
@@ -132,8 +131,8 @@ def test_repeated_rows_leave_the_system_singular_and_the_optimum_what_it_is():
     once = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True)
     four = replace(once, X=np.repeat(once.X, 4, axis=0), y=np.repeat(once.y, 4))
     smoothed, stage, _ = stage_of(four)
-    assert kinks.finish(four, smoothed, stage, 2.0 * DEFAULT.late_kink_gap) is None  # not yet
-    w, alpha = kinks.finish(four, smoothed, stage, DEFAULT.late_kink_gap)
+    assert smoothing.solved_on_found_kinks(four, smoothed, stage, 2.0 * DEFAULT.late_kink_gap) is None  # not yet
+    w, alpha = smoothing.solved_on_found_kinks(four, smoothed, stage, DEFAULT.late_kink_gap)
     share = four.y * alpha
     assert ((share > 0.0) & (share < 1.0)).sum() > four.d + 1
     assert four.certify(w, alpha=alpha).relative_gap <= 1e-14
@@ -145,7 +144,7 @@ def test_a_row_without_weight_that_lies_on_a_kink_takes_no_part():
     problem = replace(half, X=np.tile(half.X, (2, 1)), y=np.tile(half.y, 2), sample_weight=np.repeat([2.0, 0.0], 80))
     width, centre = 1e-4, np.tile(0.9 * dn.solve(half, tol=1e-8).alpha, 2)
     smoothed = replace(problem, loss=problem.loss.smoothed(width), offset=-width * centre)
-    w, alpha = kinks.finish(problem, smoothed, dn.solve(smoothed, tol=1e-12), 1.0)
+    w, alpha = smoothing.solved_on_found_kinks(problem, smoothed, dn.solve(smoothed, tol=1e-12), 1.0)
     assert problem.certify(w, alpha=alpha).relative_gap <= 2e-15
     np.testing.assert_allclose(w, dn.solve(half, tol=1e-14).w, rtol=1e-7)
 
@@ -155,7 +154,7 @@ def test_features_of_unequal_size():
     problem = problem_for(losses.EpsilonInsensitive(0.1), lam=1e-4, fit_intercept=True)
     problem = replace(problem, X=problem.X * 10.0 ** np.linspace(-3.0, 3.0, problem.d))
     smoothed, stage, gap = stage_of(problem)
-    w, alpha = kinks.finish(problem, smoothed, stage, gap)
+    w, alpha = smoothing.solved_on_found_kinks(problem, smoothed, stage, gap)
     assert problem.certify(w, alpha=alpha).relative_gap <= 1e-14
 
 
@@ -165,7 +164,7 @@ def test_without_free_examples_the_vertices_are_the_solution():
     y = np.repeat([-1.0, 1.0], 20)
     problem = dn.Problem(X, y, losses.Hinge(), lam=1e3)
     smoothed, stage, gap = stage_of(problem)
-    _, alpha = kinks.finish(problem, smoothed, stage, gap)
+    _, alpha = smoothing.solved_on_found_kinks(problem, smoothed, stage, gap)
     np.testing.assert_array_equal(alpha, y)
 
 
@@ -175,18 +174,18 @@ def test_without_free_examples_the_vertices_are_the_solution():
 def test_a_set_that_is_wrong_is_left_to_the_stages():
     problem = problem_for(losses.Hinge(), lam=1e-3, fit_intercept=True)
     smoothed = replace(problem, loss=problem.loss.smoothed(1.0))
-    assert kinks.finish(problem, smoothed, dn.solve(smoothed, tol=1e-10), 0.0) is None
+    assert smoothing.solved_on_found_kinks(problem, smoothed, dn.solve(smoothed, tol=1e-10), 0.0) is None
 
 
 def test_other_penalties_and_losses_are_left_to_the_stages():
     problem = problem_for(losses.Hinge(), lam=0.02)
     smoothed, stage, gap = stage_of(problem)
-    assert kinks.finish(problem, smoothed, stage, gap) is not None
+    assert smoothing.solved_on_found_kinks(problem, smoothed, stage, gap) is not None
     other = replace(problem, regularizer=regularizers.NonNegative())
-    assert kinks.finish(other, *stage_of(other)) is None
+    assert smoothing.solved_on_found_kinks(other, *stage_of(other)) is None
     losses.check(Bent())
     bent = problem_for(Bent(), lam=0.02)
-    assert kinks.finish(bent, *stage_of(bent)[:2], 0.0) is None
+    assert smoothing.solved_on_found_kinks(bent, *stage_of(bent)[:2], 0.0) is None
     assert dn.solve(bent, tol=1e-9).converged
 
 
@@ -198,17 +197,17 @@ def test_it_costs_no_more_than_the_stage():
     enough = costs.gram(size) / costs.data_pass
     for times, relative_gap, done in ((0.9, gap, False), (1.1, gap, True), (0.2, 1e-9, False), (0.3, 1e-9, True)):
         by_rounds = replace(stage, n_epochs=times * enough, plan=Plan("sdna", 1, "by hand"))
-        assert (kinks.finish(problem, smoothed, by_rounds, relative_gap) is not None) == done
+        assert (smoothing.solved_on_found_kinks(problem, smoothed, by_rounds, relative_gap) is not None) == done
     by_passes = replace(stage, n_epochs=0.0, plan=Plan("newton", 80, "by hand"))
-    assert kinks.finish(problem, smoothed, by_passes, gap) is not None
-    assert kinks.finish(problem, smoothed, stage, gap, tuned(kink_system=2)) is None
+    assert smoothing.solved_on_found_kinks(problem, smoothed, by_passes, gap) is not None
+    assert smoothing.solved_on_found_kinks(problem, smoothed, stage, gap, tuned(kink_system=2)) is None
 
 
 def test_numbers_that_overflow_are_not_handed_to_the_judge():
     problem = problem_for(losses.Hinge(), lam=0.02)
     smoothed, stage, gap = stage_of(problem)
     tiny = replace(problem, lam=1e-306)
-    assert kinks.finish(tiny, smoothed, stage, gap) is None
+    assert smoothing.solved_on_found_kinks(tiny, smoothed, stage, gap) is None
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ def test_each_of_several_models_is_finished():
 def test_a_stage_that_is_good_enough_is_not_asked(monkeypatch):
     problem = problem_for(losses.Hinge(), lam=0.02)
     asked = []
-    monkeypatch.setattr(smoothing, "finish", lambda *args: asked.append(args[3]))
+    monkeypatch.setattr(smoothing, "solved_on_found_kinks", lambda *args: asked.append(args[3]))
     result = dn.solve(problem, method="newton", tol=1e-4)
     assert result.converged
     assert len(asked) == len(result.trace) - 2  # the start and the last stage are not
@@ -252,7 +251,7 @@ def test_a_stage_that_was_cut_short_is_not_asked(monkeypatch):
     """Else a run with a limit would end elsewhere than the run without one."""
     problem = problem_for(losses.Hinge(), lam=0.02)
     stages = []
-    monkeypatch.setattr(smoothing, "finish", lambda *args: stages.append(args[2]))
+    monkeypatch.setattr(smoothing, "solved_on_found_kinks", lambda *args: stages.append(args[2]))
     for limit in range(12):
         dn.solve(problem, method="newton", tol=1e-12, max_epochs=limit)
     assert stages

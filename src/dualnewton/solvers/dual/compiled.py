@@ -21,7 +21,7 @@ from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.dual.base import intercept_weight
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.pipeline import Pipeline, useful_threads
-from dualnewton.solvers.dual.sdca import eso_vectors
+from dualnewton.solvers.dual.reference import eso_vectors
 from dualnewton.validation import frozen
 
 INACTIVE = 0.01

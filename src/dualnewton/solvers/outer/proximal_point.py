@@ -11,7 +11,8 @@ move of the centre: the width μ need not go to zero, where the smoothed problem
 Augmented Lagrangians and applications of the proximal point algorithm in convex programming, 1976. For a piecewise linear loss
 and a quadratic penalty D is piecewise quadratic, and a few moves of the centre reach the optimum.)
 
-Once the examples on a kink are known, :mod:`~dualnewton.solvers.outer.active_kinks` finds the optimum by linear algebra.
+Once the examples on a kink are known, their linear system (:mod:`~dualnewton.solvers.dual.kink_system`) gives the optimum up to
+rounding. A stage determines the margins only up to the square root of the rounding error of its own gap.
 
 A stage is a run on the smoothed problems. Its points are certified by the original problem.
 """
@@ -27,9 +28,12 @@ import numpy as np
 
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.direct import solves_kinks
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Progress, Result, Status
-from dualnewton.solvers.outer.active_kinks import finish
+from dualnewton.solvers.dual.kink_system import Pair, solved_on_kinks
+from dualnewton.solvers.dual.piecewise import free_kinks
 from dualnewton.solvers.protocol import OuterMethod, Request, SinglePoint
 
 FRACTION = 0.5
@@ -207,7 +211,7 @@ class _Model:
 
 @dataclass(frozen=True, eq=False)
 class StagePoint(SinglePoint):
-    """The point of a stage for one model; if it misses ``tol``, the point of :mod:`active_kinks` is certified as well."""
+    """The point of a stage for one model; if it misses ``tol``, that of its kinks is certified as well."""
 
     stage: Result  # of the smoothed problem
     smoothed: Problem
@@ -225,8 +229,36 @@ class StagePoint(SinglePoint):
         gap = pair.joined_with(self.best).certificate.relative_gap
         if gap <= self.tol or self.stage.status not in NATURAL:
             return pair
-        found = finish(problem, self.smoothed, self.stage, gap, self.tuning)
+        found = solved_on_found_kinks(problem, self.smoothed, self.stage, gap, self.tuning)
         return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
+
+
+def solved_on_found_kinks(
+    problem: Problem,  # problem with the original loss
+    smoothed: Problem,  # same with φ_μ and the offsets o − μα̂
+    stage: Result,  # result of a method for the smoothed problem; the linear system may cost as much as this run
+    relative_gap: float,  # certified relative gap of the problem so far
+    tuning: Tuning = DEFAULT,  # numbers by which costs are predicted
+) -> Pair | None:
+    """Return w and α that put the free examples of a smoothed problem on their kinks; None if they are infeasible.
+
+    At its margin s the smoothed loss has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k,
+    which tells that the example is free, and a vertex otherwise. A loss whose kinks do not cover all its slopes is not piecewise
+    linear, and is left to the stages.
+
+    1. Find the set by the kinks of the loss. 2. Take every α_i from the smoothed problem, and solve for the free ones.
+    """
+    pieces = problem.pieces if problem.data.capabilities.local else None
+    if pieces is None or not problem.regularizer.form.is_quadratic:
+        return None
+    # 1. The free examples, by the slopes of the smoothed losses
+    alpha = -smoothed.loss.derivative(smoothed.margins(stage.w, stage.intercept), problem.y)
+    at = free_kinks(pieces, alpha)
+    free = int(np.count_nonzero(~np.isnan(at) & (problem.c > 0.0)))
+    if not solves_kinks(problem, free, relative_gap, stage.plan, stage.n_epochs, tuning):
+        return None
+    # 2. The vertices from the smoothed problem, the free ones from the system
+    return solved_on_kinks(problem, alpha, at)
 
 
 def _width(models: Sequence[_Model]) -> float:
