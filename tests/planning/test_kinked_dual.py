@@ -8,7 +8,7 @@ import pytest
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.costs import Costs
-from dualnewton.planning.kinked_dual import KinkSystems, expected_rounds, rounds_cost, takes_rounds
+from dualnewton.planning.kinked_dual import expected_rounds, rounds_cost, solves_system, takes_rounds
 from dualnewton.planning.tuning import DEFAULT
 from tuned import tuned
 
@@ -65,9 +65,9 @@ def test_predicted_epochs_are_those_of_a_run_but_for_a_factor():
 
 def test_the_linear_system_costs_no_more_than_the_rounds_before_it():
     problem = problem_of()
-    systems, costs = KinkSystems.of(problem, None), Costs.of(problem.data.profile)
+    costs = Costs.of(problem.data.profile)
     enough = costs.gram(500) / (DEFAULT.late_kink_factor * costs.epoch)
-    assert systems.solves_system(500, 1.01 * enough)
-    assert not systems.solves_system(500, 0.99 * enough)
+    assert solves_system(costs, 500, 1.01 * enough)
+    assert not solves_system(costs, 500, 0.99 * enough)
     few = replace(DEFAULT, kink_system=499)
-    assert not KinkSystems.of(problem, few).solves_system(500, 1e9)
+    assert not solves_system(replace(costs, tuning=few), 500, 1e9)

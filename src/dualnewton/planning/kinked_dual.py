@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,21 +42,7 @@ def rounds_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
     return expected_rounds(problem, tuning) * costs.epoch + tuning.certificate_passes * costs.data_pass
 
 
-@dataclass(frozen=True, eq=False)
-class KinkSystems:
-    """Decides whether to solve the linear system of the free examples."""
-
-    costs: Costs
-    tuning: Tuning = DEFAULT
-
-    @classmethod
-    def of(cls, problem: Problem, tuning: Tuning | None) -> KinkSystems:
-        """Return the decisions for the data of a problem."""
-        tuning = DEFAULT if tuning is None else tuning
-        return cls(Costs.of(problem.data.profile, tuning), tuning)
-
-    def solves_system(self, free: int, epochs: float) -> bool:
-        """Whether the system costs no more than ``late_kink_factor`` times the epochs so far."""
-        if free > self.tuning.kink_system:
-            return False
-        return self.costs.gram(free) <= self.tuning.late_kink_factor * epochs * self.costs.epoch
+def solves_system(costs: Costs, free: int, epochs: float) -> bool:
+    """Whether the linear system of the free examples costs no more than ``late_kink_factor`` times the epochs so far."""
+    tuning = costs.tuning
+    return free <= tuning.kink_system and costs.gram(free) <= tuning.late_kink_factor * epochs * costs.epoch

@@ -13,10 +13,10 @@ from dualnewton.losses import Curvature
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import prepared
+from dualnewton.planning.costs import Costs, prepared
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.interior import by_rows, corrections, in_single, sample_size
-from dualnewton.planning.kinked_dual import KinkSystems
+from dualnewton.planning.kinked_dual import solves_system
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import fits_one_block
@@ -137,8 +137,8 @@ def make_method(
     engine = _engine(plan, starts, law, n_threads)
     if not problems[0].loss.kinked:
         return Sweeps(engine, law, len(starts), focus=focus, crossovers=request.tuning)
-    systems = KinkSystems.of(problems[0], request.tuning)
-    return KinkedSweeps(problems, engine, law, focus=focus, decisions=systems, crossovers=request.tuning)
+    system = partial(solves_system, Costs.of(problems[0].data.profile, request.tuning))
+    return KinkedSweeps(problems, engine, law, focus=focus, solves_system=system, crossovers=request.tuning)
 
 
 def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, runs: Any) -> Method:

@@ -317,7 +317,7 @@ def test_joint_steps_take_more_products_while_they_are_hardly_clipped(monkeypatc
 
     monkeypatch.setattr(kinked, "face_step", step)
     engine = CompiledEngine([problem], samplings.Shuffled(60, 1), [problem.no_dual()], separable_rounds=False)
-    method = kinked.KinkedSweeps([problem], engine, samplings.Shuffled(60, 1), focus=True, decisions=None)
+    method = kinked.KinkedSweeps([problem], engine, samplings.Shuffled(60, 1), focus=True, solves_system=None)
     for _ in range(6):
         method._joint_step(0, np.inf)
     assert counts == [20, 40, 40, 20, 10, 5]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,6 @@ GOOD, POOR = 0.75, 0.25
 """The number of products doubles after a joint step of at least the success ``GOOD``, or if the free examples stay the same, and
 is halved after one of less than ``POOR``, as trust regions grow and shrink: longer steps are clipped more (Nocedal and Wright,
 Numerical Optimization, Algorithm 4.1)."""
-
-
-class KinkDecisions(Protocol):
-    """The decisions of the planner for this method."""
-
-    def solves_system(self, free: int, epochs: float) -> bool:
-        """Whether to solve the linear system of ``free`` examples after ``epochs`` epochs."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +67,13 @@ class KinkedSweeps(Sweeps):
         sampling: Sampling,
         *,
         focus: bool,
-        decisions: KinkDecisions,  # whether to solve the linear system of the free examples
+        solves_system: Callable[
+            [int, float], bool
+        ],  # whether to solve that of so many free examples, after so many epochs
         crossovers: Crossovers = USUAL,
     ) -> None:
         super().__init__(engine, sampling, len(problems), focus=focus, crossovers=crossovers)
-        self.problems, self.decisions = list(problems), decisions
+        self.problems, self.solves_system = list(problems), solves_system
         self.pieces: list[Any] = [problem.pieces for problem in problems]
         self.faces = [Face(np.empty(0, dtype=np.int64)) for _ in problems]
         self.epochs = 0.0
@@ -149,7 +144,7 @@ class KinkedSweeps(Sweeps):
             return
         at = free_kinks(pieces, alpha)
         free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
-        if not np.array_equal(free, face.free) or not self.decisions.solves_system(free.size, self.epochs):
+        if not np.array_equal(free, face.free) or not self.solves_system(free.size, self.epochs):
             return
         self.faces[k] = replace(face, solved=True)
         found = solved_on_kinks(problem, alpha, at)

@@ -14,17 +14,16 @@ from dualnewton.matrix import Data
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.single_precision import EXACT, bears_noise
-from dualnewton.solvers.primal.sketching import ALL, Enough, Stateless
+from dualnewton.solvers.primal.sketching import ALL, Enough, Hessian
 
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
 optimum these are most rows, and together they hold at most this fraction of the curvature."""
 
 
-class JointHessian(Stateless):
+class JointHessian(Hessian):
     """The curvature of all rows, or of a uniform sample of them, in all classes, K(d + 1) features square."""
 
-    passes_made = 0
     joint = True
 
     def __init__(

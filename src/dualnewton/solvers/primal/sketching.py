@@ -9,10 +9,11 @@ Features that are rare in a sketch take their diagonal entry from all rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,15 +69,16 @@ ALL = Enough(0.0, np.empty((0, 0)), np.empty(0))
 """Solves must be exact to rounding."""
 
 
-class Hessian(Protocol):
-    """The source of the Hessian of a model."""
+class Hessian(ABC):
+    """The source of the Hessian of a model; by default without a state, and not computed from a sum over all rows."""
 
-    passes_made: int  # passes over the data for products so far
+    passes_made = 0  # passes over the data for products so far
     rows_read: int  # number of rows whose outer products are in the last Hessian
     # Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as
     # weights.
-    joint: bool
+    joint = False
 
+    @abstractmethod
     def at(self, weights: Any, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; an estimate of its diagonal if ``size`` is zero.
 
@@ -87,50 +89,22 @@ class Hessian(Protocol):
         self, weights: Any, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
     ) -> list[Curvature]:
         """Return :meth:`at` for these multiples of the weights, from the same rows."""
-
-    def sums_all(self, size: int) -> bool:
-        """Whether :meth:`at` factorises the sum of all rows, in double precision, which :meth:`of_sum` then takes as well."""
-
-    def of_sum(self, H: np.ndarray, weights: Any) -> Curvature:
-        """Return what :meth:`at` does, given Aᵀ D(weights) A, which is overwritten."""
-
-    def state(self) -> Any:
-        """Return the state between two calls, as plain data."""
-
-    def restore(self, state: Any) -> None:
-        """Restore this state."""
-
-
-class OfOneKind:
-    """A Hessian that is not computed from a sum over all rows."""
-
-    at: Callable[..., Curvature]
-
-    def multiples(
-        self, weights: Any, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
-    ) -> list[Curvature]:
-        """Return the curvature of each multiple, computed alone."""
         return [self.at(factor * weights, size, rng, enough) for factor in factors]
 
     def sums_all(self, size: int) -> bool:  # noqa: ARG002
-        """Return False, so that :meth:`of_sum` is never called."""
+        """Whether :meth:`at` factorises the sum of all rows, in double precision, which :meth:`of_sum` then takes as well."""
         return False
 
     def of_sum(self, H: np.ndarray, weights: Any) -> Curvature:
-        """Raise an error: there is no such sum."""
+        """Return what :meth:`at` does, given Aᵀ D(weights) A, which is overwritten."""
         raise NotImplementedError(f"{type(self).__name__} is not computed from a sum over all rows")
 
+    def state(self) -> Any:
+        """Return the state between two calls, as plain data."""
+        return None
 
-class Stateless(OfOneKind):
-    """A Hessian that is computed from all rows each time, without a state."""
-
-    joint = False
-
-    def state(self) -> None:
-        """Return nothing."""
-
-    def restore(self, state: None) -> None:
-        """Take nothing."""
+    def restore(self, state: Any) -> None:  # noqa: B027 (there is none by default)
+        """Restore this state."""
 
 
 def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
@@ -152,13 +126,12 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     return 0.5 + 0.5 * scores / float(scores.mean()) if scores.any() else None
 
 
-class Products:
+class Products(Hessian):
     """Products with Aᵀ D(weights) A + D(ridge), each of them a pass, and solves by them."""
 
     data: Data
     # (d,) or (d + 1,) The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
     ridge: np.ndarray
-    passes_made = 0  # passes so far
 
     def solver(
         self, weights: np.ndarray, near: Curvature, fraction: float, enough: Enough, most: int = MOST_PRODUCTS
@@ -197,7 +170,6 @@ class Sketches(Products):
     """The Hessian of a new sample of rows each time, or of all rows."""
 
     rows_read = 0
-    joint = False
 
     def __init__(
         self,
@@ -390,10 +362,8 @@ class Sketches(Products):
         return few[linear.nonzeros(self.data.rows(indices))[few] < RARE] if few.size else few
 
 
-class FromGram(Stateless):
+class FromGram(Hessian):
     """The Hessian of all rows for fewer rows than features: the n×n Gram matrix is computed once."""
-
-    passes_made = 0
 
     def __init__(self, data: Data, ridge: np.ndarray) -> None:
         self.rows, self.diagonal, self.rows_read = data.rows(slice(None)), ridge[: data.d], data.n
@@ -415,7 +385,7 @@ class MatrixFreeState:
     sketches: SketchesState
 
 
-class MatrixFree(Products, OfOneKind):
+class MatrixFree(Products):
     """The Hessian of all rows if rows and features are many: conjugate gradients, preconditioned by a sketch.
 
     Attributes
@@ -434,9 +404,8 @@ class MatrixFree(Products, OfOneKind):
         fraction: float,  # residual that a solve may leave, as a fraction of the gradient
     ) -> None:
         self.data, self.ridge, self.decisions, self.fraction = data, ridge, decisions, fraction
-        self.sketches, self.joint = Sketches(data, ridge, decisions), False
-        self.passes_made = self.rows_read = 0
-        self.size = decisions.first_preconditioner
+        self.sketches, self.size = Sketches(data, ridge, decisions), decisions.first_preconditioner
+        self.rows_read = 0
         self.weights: Any = None
         self.last: ConjugateGradients | None = None
 
