@@ -194,28 +194,18 @@ def gram_of(rows: Any, diagonal: np.ndarray) -> np.ndarray:
     return linear.gram(linear.scale_columns(rows, 1.0 / np.sqrt(diagonal)))
 
 
+@dataclass(eq=False)
 class ConjugateGradients:
-    """B given by its products, solved to a fraction of ‖g‖ with another curvature as preconditioner.
+    """B given by its products, solved to a fraction of ‖g‖ with another curvature as preconditioner."""
 
-    Attributes
-    ----------
-    products : int
-        The number of products of the last solve.
-    """
+    product: Callable[[np.ndarray], np.ndarray]  # v ↦ Bv, a pass over the data
+    near: Curvature  # preconditioner
+    fraction: float  # of g that the residual may be, both in the norm of the preconditioner
+    most: int  # largest number of products
+    units: np.ndarray | None = None  # a residual r with Σ units_j r_j² ≤ 1 is small enough
+    products: int = 0  # of the last solve
 
     scaled_well, exact = True, False
-
-    def __init__(
-        self,
-        product: Callable[[np.ndarray], np.ndarray],  # v ↦ Bv, a pass over the data
-        near: Curvature,  # preconditioner
-        # Stop when the residual, in the norm of the preconditioner, is at most this fraction of that of g.
-        fraction: float,
-        most: int,  # largest number of products
-        units: np.ndarray | None = None,  # A residual r with Σ units_j r_j² ≤ 1 is small enough
-    ) -> None:
-        self.product, self.near, self.fraction, self.most, self.units = product, near, fraction, most, units
-        self.products = 0
 
     def state(self) -> None:
         """Return None: Newton's method computes a new one at its next step."""
