@@ -11,6 +11,7 @@ RATES = {field.name for field in fields(Rates)}
 NOT_DIRECT = {
     "direct_entries": 0,
     "direct_multiplications": 0.0,
+    "grid_multiplications": 0.0,
     "direct_rows": 0,
     "product_entries": 0,
     "product_block": 0,
