@@ -49,6 +49,7 @@ NOT_DIRECT: dict[str, Any] = {
     "direct_multiplications": 0.0,
     "direct_rows": 0,
     "product_entries": 0,
+    "grid_multiplications": 0.0,
     "product_block": 0,
     "round_entries": 0,
     "entry_fit": 0,

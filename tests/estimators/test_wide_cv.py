@@ -9,6 +9,8 @@ import scipy.sparse as sp
 import dualnewton as dn
 from covering import all_pairs
 from dualnewton.estimators.model_selection import _few_coordinates
+from dualnewton.matrix.protocol import Profile
+from dualnewton.planning.direct import decomposes, shares_coordinates
 from tuned import tuned
 
 N, D = 50, 160
@@ -85,3 +87,13 @@ def test_repeated_rows_have_fewer_coordinates(factors, monkeypatch):
     found = fitted(search, rows, y, monkeypatch)
     assert len(factors) == 1
     assert max(proof.relative_gap for proof in found.certificates_.ravel()) <= 1e-10
+
+
+def test_more_products_of_rows_pay_for_a_grid_than_for_one_model():
+    """All values and folds share the factor."""
+    n, d = 700, 5000
+    rows = Profile(n, d, n * d, 0.5 * n * d * d, False, 8)
+    assert not decomposes(n, d)
+    assert shares_coordinates(rows)
+    assert not shares_coordinates(rows, tuned(grid_multiplications=float(n * n * d - 1)))
+    assert not shares_coordinates(Profile(d, n, n * d, 0.5 * n * d * d, False, 8))

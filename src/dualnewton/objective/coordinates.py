@@ -114,8 +114,13 @@ class Factor(Coordinates):
     def _solved(self, right: np.ndarray, *, transposed: bool) -> np.ndarray:
         from scipy.linalg.lapack import dtrtrs
 
-        found, _ = dtrtrs(self.rows[self.pivots], right, lower=1, trans=int(transposed))
+        found, _ = dtrtrs(self._triangle, right, lower=0, trans=int(not transposed))
         return np.asarray(found)
+
+    @cached_property
+    def _triangle(self) -> np.ndarray:
+        """L_rᵀ in the order of LAPACK, which copies matrices of another order for each solve."""
+        return self.rows[self.pivots].T
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,12 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
     return n * d * min(n, d) <= tuning.direct_multiplications
 
 
+def shares_coordinates(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether all models of a logistic grid are fitted in the coordinates of the span of the rows, fewer than the features."""
+    n, d = profile.n, profile.d
+    return n < d and n * n * d <= tuning.grid_multiplications
+
+
 def sums_normal_equations(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """Whether least squares without a penalty sums d×d normal equations; else X, made dense, is decomposed."""
     n, d = profile.n, profile.d

@@ -286,7 +286,6 @@ FAMILIES = {
         single=True,
         serial=True,
         warm=True,
-        together=shares_products,
         completed=with_directions,
         solver="conjugate",
     ),

@@ -357,6 +357,22 @@ def test_a_step_that_is_too_long_ends_near_the_lowest_point_on_its_way():
     assert at.value - short.value < 0.5 * (at.value - lowest)
 
 
+@pytest.mark.parametrize("warm", EITHER)
+def test_strong_penalties_of_classes_settle_the_intercepts(warm, monkeypatch):
+    """The slopes along the intercepts are nearly the whole gap, which was expected to be a hundredth of what it was."""
+    monkeypatch.setattr(loop.Run, "start", None)  # the direct solution must meet tol
+    y = np.where(LEVELS == 2, 2, np.arange(N) % 7 == 0)
+    problems = [dn.Problem(X, y, losses.Softmax(3), lam=50.0, fit_intercept=True)]
+    problems = [like(problems[0], sample_weight=c) for c in FOLDS]
+    starts = None
+    if warm:
+        other = dn.solve(like(problems[0], sample_weight=None), tol=1e-9, tuning=PRODUCTS)
+        starts = [other] * len(problems)
+    results = dn.solve_many(problems, tol=1e-5, tuning=PRODUCTS, warm_start=starts)
+    assert all(result.plan.family == "conjugate" for result in results)
+    assert max(result.certificate.relative_gap for result in results) <= 1e-5
+
+
 def test_a_gap_that_has_not_decreased_yet_predicts_nothing():
     assert not conjugate.Pace(most=8000, first=1.0).is_slow(conjugate.OBSERVED, 1.0, 1.2, 1e-6)
     assert conjugate.Pace(most=8000, first=1.0).is_slow(8000 // conjugate.UNDECIDED + 1, 1.0, 1.2, 1e-6)

@@ -12,7 +12,7 @@ from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Examples
 from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.coordinates import Factor
-from dualnewton.planning.direct import decomposes
+from dualnewton.planning.direct import shares_coordinates
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.result import Result
 from dualnewton.run.track import proved
@@ -27,8 +27,7 @@ class FewCoordinates:
     @staticmethod
     def pay(data: Examples, tuning: Tuning) -> bool:
         """Whether there are fewer examples than features, and the n×n Gram matrix is cheap enough."""
-        n, d = data.X.shape
-        return n < d and data.matrix.capabilities.whole and decomposes(n, d, tuning)
+        return data.matrix.capabilities.whole and shares_coordinates(data.matrix.profile, tuning)
 
     def of(self, data: Examples) -> Examples:
         """Return the data in these coordinates."""

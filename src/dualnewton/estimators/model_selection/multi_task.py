@@ -29,9 +29,9 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
 
     If the d×d moments of all folds fit into memory, they come from one pass over the data, and the models of a fold are computed
-    along the grid and certified from them. With fewer dense rows than features, the models of some alphas are solved for, and
-    those between are interpolated. One output is an elastic net, and fitted as one. Otherwise the models of all folds are fitted
-    together in shared passes.
+    along the grid and certified from them. With fewer dense rows than features, unless these are few, the models of some alphas
+    are solved for, and those between are interpolated. One output is an elastic net, and fitted as one. Otherwise the models of
+    all folds are fitted together in shared passes.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; differences and
     additions:

@@ -90,19 +90,22 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
     w, b = _constant(problem) if start is None else start
     x = risk.vector(w, b)
     at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
-    gap, steps, products = risk.gap(at), 0, 0
-    stuck, first = start is not None and gap <= goal * abs(at.value), None
+    good = start is not None and risk.gap(at) <= goal * abs(at.value)
+    if good and problem.columns == 1:
+        return Found(*risk.model(at.x), 0)
+    first = System.of(risk, at, block, None)
+    gap, steps, products = risk.gap(at) + first.left_by_intercepts(at), 0, 0
+    stuck = good and gap <= goal * abs(at.value)
     begin, constant = gap, problem.loss.curvature is Curvature.CONSTANT
     # The residual of a system with products in float32 is less exact than the gap that is wanted.
     inner, near = 0.0 if constant else INNER, 1.0 if constant and sparse else NEAR
     while steps < limits.most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
-        system = System.of(risk, at, block, first)
-        first = system if first is None else first
+        system = System.of(risk, at, block, first) if steps else first
         pace = Pace(directions, begin, products, OBSERVED_SPARSE if sparse else OBSERVED)
         way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, pace)
         at, stuck = step(risk, at, way.x, margins=way.margins, exact=True)
-        steps, products, gap = steps + 1, products + way.products, risk.gap(at)
+        steps, products, gap = steps + 1, products + way.products, risk.gap(at) + system.left_by_intercepts(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
         if way.slow and not stuck and (sparse or not _suits_single(problem, block, risk)):
             return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)), given_up=True)
@@ -205,6 +208,17 @@ class System:
         if t.ndim == 1:
             return float(self.weights.dot(t)) * self.of_intercept
         return self.curved(t).sum(axis=0) @ self.of_intercept
+
+    def left_by_intercepts(self, at: Point) -> float:
+        """Return what the slopes s along the intercepts of several classes leave at a point nearby: sᵀ(Σ φ″_i)⁻¹s.
+
+        P is half of that above its least value over them, and balancing the dual point costs as much. With a strong penalty that
+        is nearly the whole gap. (For one column the certificate moves the intercept to its best value.)
+        """
+        if not self.risk.free or self.risk.loss.columns == 1:
+            return 0.0
+        slopes = at.gradient.reshape(self.risk.loss.columns, -1)[:, -1]
+        return float(slopes @ self.of_intercept @ slopes)
 
     def scaled(self, r: np.ndarray) -> tuple[np.ndarray, float, float]:
         """Return the residual r times ``inverse``, its product with r, and the gap that it leaves."""
