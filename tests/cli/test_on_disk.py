@@ -53,3 +53,4 @@ def test_what_needs_the_rows_in_memory_is_refused(command, tmp_path):
     cases.written(tmp_path, "npy")
     assert "--test-size is for data in memory" in refused(command("fit", tmp_path, "--test-size", "0.2"))
     assert "memory must be a number of bytes" in refused(command("fit", tmp_path, "--memory", "lots"))
+    assert "--memory needs a file, a folder or a pattern" in refused(command("fit", "iris", "--memory", "1G"))

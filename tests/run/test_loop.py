@@ -358,3 +358,21 @@ def test_a_model_whose_arithmetic_overflows_ends_at_its_best_point(monkeypatch):
     assert result.status is dn.Status.NO_PROGRESS
     assert np.isfinite(result.w).all()
     assert result.certificate.relative_gap < np.inf
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.Poisson(), losses.Logistic(), losses.Squared()], ids=lambda loss: type(loss).__name__
+)
+def test_a_warm_start_that_is_worse_than_none_is_not_used(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = np.where(X[:, 0] + rng.standard_normal(40) > 0.0, 1.0, -1.0 if isinstance(loss, losses.Logistic) else 0.0)
+    near, far = (dn.Problem(rows, y, loss, lam=1e-4, fit_intercept=True) for rows in (X, -300.0 * X))
+    start = dn.solve(near, tol=1e-6)
+    cold, warm = (dn.solve(far, tol=1e-6, warm_start=each, callback=lambda _: False) for each in (None, start))
+    nothing = far.primal(np.zeros(3), far.best_intercept_without_features())
+    assert far.primal(start.w, start.intercept) > 10.0 * nothing
+    assert warm.trace.rows[0].certificate.primal <= nothing + 1e-12
+    assert warm.converged
+    assert warm.n_epochs <= cold.n_epochs
+    assert dn.solve(near, tol=1e-6, warm_start=start).n_epochs == 0.0  # a good start is

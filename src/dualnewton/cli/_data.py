@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,6 +115,10 @@ def loaded(source: str, *, memory: str | None = None, **options: Any) -> Dataset
     from dualnewton.cli._transfer import stage, transfer
 
     if on_disk(source, memory):
+        if not (Path(source).exists() or glob.has_magic(source)):
+            raise DualnewtonError(
+                f"--memory needs a file, a folder or a pattern, and there is none named {source!r}: leave it out for a named set"
+            )
         with stage(f"opening {source}"):
             given = options if memory is None else {**options, "memory": memory}
             return io.open(source, **given)

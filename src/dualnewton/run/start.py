@@ -32,6 +32,9 @@ Start = Result | CertifiedPair | np.ndarray
 Seed = int | np.random.Generator | Callable[[], np.random.Generator] | None
 """Source of the random numbers of a run; a function is called only if the run uses any."""
 
+POOR = 0.5
+"""Relative gap above which the model of a warm start is compared with a cold start, which needs no pass over the data."""
+
 
 def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:
     """Return the plan of the direct solver that takes these problems, if one does."""
@@ -93,8 +96,9 @@ def starting_pairs(
 ) -> list[CertifiedPair]:
     """Certify the starting points of a run: α = 0, dual points, or the models and dual points of earlier results.
 
-    A primal method starts at the model of an earlier result, not at the model ∇g*(ᾱ) of its dual point. If passes are not
-    shared, each objective certifies its own start.
+    A primal method starts at the model of an earlier result, not at the model ∇g*(ᾱ) of its dual point; but not if a cold start
+    is better, as it may be where the earlier result is that of other rows. If passes are not shared, each objective certifies its
+    own start.
     """
     if warm_start is not None and len(warm_start) != len(problems):
         raise DualnewtonError(
@@ -119,6 +123,9 @@ def starting_pairs(
         duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
         certified = certify_models(own, [start.w for _, start in results], intercepts, duals)
         pairs = {k: pair for (k, _), pair in zip(results, certified, strict=True)}
+        poor = [k for k, pair in pairs.items() if not pair.certificate.relative_gap <= POOR]
+        for k, cold in zip(poor, certify_cold_starts([problems[k] for k in poor]) if poor else (), strict=True):
+            pairs[k] = pairs[k].joined_with(cold)
     points: dict[int, Any] = {
         k: getattr(start, "alpha", start) for k, start in enumerate(warm_start) if not (primal and k in pairs)
     }

@@ -339,3 +339,14 @@ def test_conjugate_gradients_end_at_a_flat_direction(monkeypatch):
     assert not joint._direction(np.zeros((3, 3)), bend, bend, units, units.copy(), sizes).any()
     newton = _Newton(np.zeros((3, 3)), JointPenalty(np.zeros(3), bend), units)
     assert not newton._by_products(newton.units.copy(), NEVER).any()
+
+
+@pytest.mark.parametrize("seed", [21, 49])
+def test_features_that_are_nearly_a_constant_do_not_end_proximal_steps_early(seed):
+    # Without an intercept, all features are nearly multiples of one vector: only small weights of the proximal term see the rest.
+    rng = np.random.default_rng(seed)
+    X = 1e3 + rng.standard_normal((30, 30)) * (rng.random((30, 30)) < 0.3)
+    Y = 3.0 * X @ rng.standard_normal((30, 2)) / 1e3 + rng.gumbel(size=(30, 2))
+    model = dn.MultiTaskLasso(alpha=0.3, fit_intercept=False, max_iter=200).fit(X, Y)
+    assert model.certificate_.relative_gap <= model.tol
+    assert model.plan_.family == "joint"

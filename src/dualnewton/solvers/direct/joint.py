@@ -66,6 +66,9 @@ SMALL = 16
 KEPT = 0.1
 """Part of each norm that remains after such a step: many at once that became zero, and nonzero again, might repeat."""
 
+RISE = 1e-9
+"""Rise of the objective, as a fraction of it, above which a proximal step has failed."""
+
 
 class Goal(NamedTuple):
     """Stopping rule of the minimisation over the features gathered: one of two bounds must hold."""
@@ -287,18 +290,24 @@ def by_proximal_points(
 ) -> tuple[np.ndarray, bool]:
     """Take the proximal point steps of ``active_set.py``, for features whose coefficients are vectors; they converge for any H.
 
-    Return the last point that has halved the largest violation in time, and whether its violation is at most ``goal``.
+    Return the point with the least violation, and whether this is at most ``goal``. The weights κ fall from step to step: a
+    violation that is not halved says little before they have reached their end. Where they are so small that the Newton steps of
+    a proximal step fail, the objective rises.
     """
-    part, best, least, in_vain = FIRST, V, np.inf, 0
+    part, best, least, in_vain, lowest = FIRST, V, np.inf, 0, np.inf
     for _ in range(MOST_PROXIMAL):
         V = proximal_point(H, q, V, penalty, part * H.diagonal(), deadline, crossovers)
-        left = float(np.maximum.reduce(penalty.violations(V, V @ H - q), initial=0.0))
-        in_vain = 0 if left < 0.5 * least else in_vain + 1
+        slopes = V @ H - q
+        value = 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
+        if not value <= lowest + RISE * abs(lowest):
+            break
+        left = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
+        in_vain = 0 if left < 0.5 * least or part > LAST else in_vain + 1
         if left < least:
             best, least = V, left
         if left <= goal or in_vain > IN_VAIN or time.perf_counter() > deadline:
             break
-        part = max(part * FALL, LAST)
+        part, lowest = max(part * FALL, LAST), value
     return best, least <= goal
 
 
