@@ -122,8 +122,10 @@ class DualSums:
 
     @cached_property
     def _of_ones(self) -> np.ndarray:
-        """Σ c_i a_i and Σ (c_i/3) a_i, as two rows."""
+        """Σ c_i a_i and, where rounding errors are measured, Σ (c_i/3) a_i, as rows."""
         first = self.group.first
+        if first.regularizer.strongly_convex:
+            return first.data.transposed_times(first.c)[None]
         return first.data.transposed_times(np.column_stack([first.c, first.c / 3.0])).T
 
     def _steps(self) -> list[float]:

@@ -106,7 +106,7 @@ def _exact(
     sizes = data.feature_norms @ np.abs(integers[: data.d]) + np.add.reduce(np.abs(integers[data.d :]))
     if not FINEST * np.maximum.reduce(sizes, initial=0.0) < 0.99 * LARGEST:
         return None
-    return relations, integers[: data.d].any(axis=1).nonzero()[0]
+    return relations, np.logical_or.reduce(integers[: data.d], axis=1).nonzero()[0]
 
 
 def _evaluated(data: Data, relations: np.ndarray, whole: np.ndarray, *, constant: bool) -> tuple[bool, bool]:

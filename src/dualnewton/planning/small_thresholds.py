@@ -71,13 +71,8 @@ def _expands(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_joint(problem: Any, tuning: Tuning) -> bool:
-    """Whether features are gathered from one dense block: several outputs with a threshold for each feature.
-
-    With a ridge term and more features than examples, so many coefficients are nonzero that coordinate descent costs less.
-    """
+    """Whether features are gathered from one dense block: several outputs with a threshold for each feature."""
     if not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
         return False
     form = problem.regularizer.form
-    if problem.d > problem.n and problem.regularizer.strongly_convex:
-        return False
     return bool(form.joint and form.has_thresholds and _expands(problem, tuning))

@@ -55,6 +55,10 @@ class Crossovers:
     # Features above which models of several outputs on a block of more than ``small_entries`` entries are left to block
     # coordinate descent, which is compiled.
     persistent_features: int = 128
+    # Share of the features that violated the optimality conditions before some were gathered, above which those that still do are
+    # expected to be used, and are left to coordinate descent: with a ridge and more features than examples, whose number does not
+    # bound that of the features in use.
+    pulled_share: float = 0.75
     # Working sets
     least_set: int = 64  # number of features of a working set whose matrix is always formed
     # Coordinates of a model on a path up to which single ones become zero or nonzero, with a linear system for each, before

@@ -86,7 +86,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps, every = W, np.inf, 0, 0, start is None
-    persists = problem.n * problem.d <= block.crossovers.small_entries
+    many = problem.d > problem.n and problem.regularizer.strongly_convex  # features may be used
+    persists, pulled = problem.n * problem.d <= block.crossovers.small_entries and not many, np.inf
     while True:
         losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T)
         beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
@@ -102,8 +103,10 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         more = wanted(beyond, rows.inside, problem.n, block.crossovers)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
-        if not persists and rows.inside.size + more.size > block.crossovers.persistent_features:
+        outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))
+        if not persists and _are_many(rows.inside.size + more.size, outside, pulled if many else np.inf, block):
             break
+        pulled = outside
         every = every and (
             steps > 0 or more.size == problem.d
         )  # all at once, in their order: no arrays need be taken apart
@@ -132,6 +135,16 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             break
     used = best.T if every and steps else best[:, rows.inside].T
     return Found(best, rows.intercept(used), max(steps, 1))
+
+
+def _are_many(gathered: int, outside: int, before: float, block: Block) -> bool:
+    """Whether so many features are gathered, or expected to be used, that coordinate descent costs less.
+
+    ``outside`` and ``before`` are the numbers of features outside that violate the optimality conditions, now and before the last
+    ones were gathered: where these explain much of what others explain, the number falls steeply.
+    """
+    sizes = block.crossovers
+    return gathered > sizes.persistent_features or outside > max(sizes.persistent_features, sizes.pulled_share * before)
 
 
 def minimum(
