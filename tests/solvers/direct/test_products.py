@@ -284,7 +284,7 @@ def test_conjugate_gradients_that_are_slow_leave_sparse_rows_to_a_hessian(monkey
     assert result.plan.before is not None
     assert result.plan.before.family == "conjugate"
     assert result.plan.method == "newton"
-    assert result.trace.rows[-1].epoch < 20
+    assert result.trace.rows[-1].epoch < 30
     assert len(points) == 2
 
 
