@@ -68,7 +68,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first)
         first = system if first is None else first
-        way = system.solved(left, near * goal, MOST_PRODUCTS - products, Pace(directions, begin, products))
+        pace = Pace(directions, begin, products)
+        way = system.solved(left, near * goal, MOST_PRODUCTS - products, pace, limits.is_late)
         at, stuck = step(risk, at, way.x, margins=way.margins)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
@@ -192,10 +193,12 @@ class System:
         found += self.ridge * p
         return found
 
-    def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Way:
+    def solved(
+        self, left: float, goal: float, most: int, pace: Pace = ANY, is_late: Callable[[], bool] = lambda: False
+    ) -> Way:
         """Return the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
 
-        It is left earlier if the pace so far is too slow.
+        It is left earlier if the pace so far is too slow, or if it ``is_late``.
         """
         risk, value, products, slow = self.risk, self.at.value, 0, False
         K, d, start = risk.loss.columns, risk.rows.shape[1], np.zeros(1)
@@ -213,7 +216,7 @@ class System:
         s, p, last = np.zeros(r.size), np.zeros(r.size), 1.0
         q, square, gap = self.scaled(r)
         begin = gap
-        while products < most and gap > max(left, goal * abs(value)) and not slow:
+        while products < most and gap > max(left, goal * abs(value)) and not (slow or is_late()):
             p *= square / last
             p = daxpy(q, p)
             Hp = self.times(p)

@@ -11,6 +11,7 @@ import numpy as np
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.row_arrays import on_host
+from dualnewton.solvers.deadline import NEVER, Deadline
 
 
 class Curvature(Protocol):
@@ -212,8 +213,10 @@ class ConjugateGradients:
         fraction: float,
         most: int,  # largest number of products
         units: np.ndarray | None = None,  # A residual r with Σ units_j r_j² ≤ 1 is small enough
+        deadline: Deadline = NEVER,  # a solve ends there with the solution so far, which decreases the quadratic model
     ) -> None:
         self.product, self.near, self.fraction, self.most, self.units = product, near, fraction, most, units
+        self.deadline = deadline
         self.products = 0
 
     def state(self) -> None:
@@ -227,6 +230,8 @@ class ConjugateGradients:
         enough = self.fraction**2 * rz
         for _ in range(self.most):
             if rz <= enough or (self.units is not None and float(self.units @ np.square(r)) <= 1.0):
+                break
+            if self.deadline.is_over():
                 break
             q = self.product(p)
             self.products += 1

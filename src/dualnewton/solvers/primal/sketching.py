@@ -18,6 +18,7 @@ import numpy as np
 
 from dualnewton.matrix import Data, count_active, linear
 from dualnewton.row_arrays import on_host
+from dualnewton.solvers.deadline import NEVER, Deadline
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.dominant_rows import DominantRows
@@ -72,6 +73,7 @@ class Hessian(Protocol):
     """The source of the Hessian of a model."""
 
     passes_made: int  # passes over the data for products so far
+    deadline: Deadline  # time after which solves by products end early
     rows_read: int  # number of rows whose outer products are in the last Hessian
     # Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as
     # weights.
@@ -105,6 +107,7 @@ class OfOneKind:
     """A Hessian that is not computed from a sum over all rows."""
 
     at: Callable[..., Curvature]
+    deadline: Deadline = NEVER
 
     def multiples(
         self, weights: Any, factors: Sequence[float], size: int, rng: np.random.Generator, enough: Enough = ALL
@@ -159,6 +162,7 @@ class Products:
     # (d,) or (d + 1,) The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
     ridge: np.ndarray
     passes_made = 0  # passes so far
+    deadline: Deadline = NEVER
 
     def solver(
         self, weights: np.ndarray, near: Curvature, fraction: float, enough: Enough, most: int = MOST_PRODUCTS
@@ -170,7 +174,7 @@ class Products:
         if enough.left:
             each = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left
             units = self.data.feature_array(each)
-        return ConjugateGradients(partial(self.times, weights), near, fraction, most, units)
+        return ConjugateGradients(partial(self.times, weights), near, fraction, most, units, self.deadline)
 
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the matrix with these weights times v."""
