@@ -30,12 +30,16 @@ def rows(kind, n=150, seed=0):
         X = np.hstack([X] + [X[:, :3] * scale for scale in (0.01, 30.0, 7.0)[: 1 if kind == "multiples" else 3]])
     if kind == "levels":
         X[:, :5] = np.eye(5)[rng.choice(5, n, p=[0.6, 0.2, 0.1, 0.07, 0.03])]
+    if kind == "counts":  # rows of equal sums
+        X = rng.multinomial(30, [0.6, 0.2, 0.1, 0.05, 0.03, 0.01, 0.006, 0.004], n).astype(float)
     if kind == "empty":
         X[:, [1, 4]], X[:, 6] = 0.0, 3.0
     return X[:5] if kind == "wide" else X
 
 
-@pytest.mark.parametrize("kind", ["plain", "scales", "multiples", "many multiples", "levels", "empty", "wide"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "scales", "multiples", "many multiples", "levels", "counts", "empty", "wide"]
+)
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("storage", STORAGES)
@@ -61,12 +65,12 @@ def test_solutions_are_the_shortest(kind, intercept, weighted, storage):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dimensions"), [("scales", 0), ("levels", 1), ("multiples", 3), ("many multiples", None)]
+    ("kind", "dimensions"), [("scales", 0), ("levels", 1), ("counts", 1), ("multiples", 3), ("many multiples", None)]
 )
 def test_a_null_space_of_few_dimensions_is_found(kind, dimensions):
     X = rows(kind)
     systems = CentredSystems.of(as_data(X), None, intercept=True)
-    basis = systems.null_space
+    basis = systems.null_space()
     if dimensions is None:  # nine
         assert basis is None
         return
@@ -98,3 +102,42 @@ def test_a_singular_direction_ends_a_system():
     H = np.diag([2.0, 1.0, 0.0])
     x = conjugate_gradients(lambda V: V @ H, np.ones((1, 3)), np.ones(3), np.full((1, 3), 1e-14), Effort())
     assert np.abs(x).max() < newton_systems.MOST_PRODUCTS
+
+
+@pytest.mark.parametrize("kind", ["scales", "counts"])
+def test_the_search_for_a_null_space_shares_the_passes_of_a_system(kind, monkeypatch):
+    """One system of a random vector tells that there is no null space, or none beside rows of equal sums."""
+    data, effort, own, passes = as_data(rows(kind)), Effort(), CentredSystems.product, []
+
+    def product(self, V):
+        passes.append(len(V))
+        return own(self, V)
+
+    monkeypatch.setattr(CentredSystems, "product", product)
+    values, systems = np.random.default_rng(2).standard_normal(data.n), CentredSystems.of(data, None, intercept=True)
+    right = data.transposed_times(values - values.mean())[None]
+    systems.centred(right, 1e-10 * np.abs(right), effort)
+    assert len(passes) == effort.made + 2  # the products of the two vectors with the matrix
+    first = len(passes)
+    systems.centred(right, 1e-10 * np.abs(right), Effort())
+    assert set(passes[first:]) == {1}
+
+
+def test_solved_systems_take_no_part_in_further_passes():
+    H, sizes = np.diag(np.arange(1.0, 9.0)), []
+
+    def product(V):
+        sizes.append(len(V))
+        return V @ H
+
+    right = np.array([np.eye(8)[0], np.ones(8)])  # the first is an eigenvector: one product
+    x = conjugate_gradients(product, right, np.ones(8), np.full((2, 8), 1e-12), Effort())
+    np.testing.assert_allclose(x, right / np.diag(H), atol=1e-10)
+    assert sizes[0] == 2
+    assert set(sizes[1:]) == {1}
+
+
+def test_a_deadline_ends_the_search_for_a_null_space():
+    systems = CentredSystems.of(as_data(rows("levels")), None, intercept=True)
+    systems.null_space(time.perf_counter())
+    assert systems.null_space().shape == (1, 8)  # what was found in time is not kept

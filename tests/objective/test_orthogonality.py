@@ -16,6 +16,7 @@ from dualnewton import losses
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.orthogonality import _factored, smallest_eigenvalue
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
+from dualnewton.objective.unpenalised_rounding import FLOAT64, _in_features
 from fake_device import on_device
 
 
@@ -32,6 +33,34 @@ def test_the_smallest_eigenvalue_is_never_smaller_than_its_bound(digits):
         found = smallest_eigenvalue(B.copy(order=order), 1e-15)
         assert found <= max(true, 0)
         assert (found > 0.0) == (digits <= 8)
+
+
+def test_features_that_are_not_centred_are_proved_independent_by_one_factor(monkeypatch):
+    from scipy.linalg import lapack
+
+    made, own = [], lapack.dpotrf
+    X = 1.0 + 0.5 * np.random.default_rng(0).standard_normal((200, 6))
+    problem = Unpenalised(X, X[:, 0], losses.Squared(), fit_intercept=True)
+    scaled = np.column_stack([X, np.ones(200)])
+    scaled /= np.linalg.norm(scaled, axis=0)
+    assert np.linalg.svd(scaled)[1][-1] ** 2 < 2.0**-4
+    monkeypatch.setattr(lapack, "dpotrf", lambda *given, **options: made.append(1) or own(*given, **options))
+    assert problem.independence is not None
+    assert len(made) == 1
+
+
+def test_sums_over_sparse_features_have_the_rounding_errors_of_their_entries():
+    """Σ c_i α_i x_i is computed from α itself, not as a difference of two sums: γ of the nonzero entries bounds its error."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 2100), density=0.01, rng=rng, data_sampler=rng.standard_normal, format="csr")
+    problem, alpha = Unpenalised(X, rng.standard_normal(300), losses.Squared()), rng.standard_normal(300)
+    error = _in_features(problem, FLOAT64)
+    assert error == FLOAT64.gamma(int(X.count_nonzero(axis=0).max()) + 8)
+    dense = X.toarray()
+    exactly = np.array([float(mpmath.fdot(dense[:, j], alpha)) for j in range(50)])
+    found = problem.unit.data.transposed_times(alpha)[:50]
+    norms = np.linalg.norm(dense[:, :50], axis=0) * np.linalg.norm(alpha)
+    assert (np.abs(found - exactly) <= error * norms + 1e-300).all()
 
 
 def drawn(loss, seed, n=40, d=4):

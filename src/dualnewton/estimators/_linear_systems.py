@@ -410,7 +410,9 @@ class ByProducts(Solved):
             allowed = np.multiply.outer(sizes, X.feature_norms)
             fits = 0.5 * on_host(column_sums(mass * self.rest)) <= nothing
             unmet = (np.abs(right) > UNMET * ORTHOGONAL * allowed).any(axis=1) & ~fits
-            self.met = not unmet.any()
+            self.met = not (
+                unmet.any() or effort.is_over()
+            )  # limits may end a system before its solution is the shortest
             if self.met or solved == REFINED or effort.is_over():
                 break
             for low in range(0, len(right), TOGETHER):

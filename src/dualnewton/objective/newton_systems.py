@@ -39,9 +39,9 @@ CONSTANT = 2.0**-48
 APART = 2.0**4
 """Ratio of the largest to the smallest diagonal entry of H from which systems are scaled."""
 
-PROBES = (1, 1e-6), (2, 1e-13), (8, 1e-13)
-"""Numbers of random vectors with standard normal entries by which a null space is found, if it has fewer dimensions, and the
-accuracy of their systems: a rough one tells that there is none."""
+PROBES, ROUGH, EXACT = (2, 8), 1e-6, 1e-13
+"""Numbers of random vectors with standard normal entries by which a null space is found, if it has fewer dimensions; the accuracy
+of the system of one such vector, which tells whether there is a null space, and that of the others."""
 
 NULL = 1e-3
 """Length up to which an error in such a vector is that of its system."""
@@ -80,7 +80,8 @@ def conjugate_gradients(
         active = regular & (square > left) & (np.abs(r) > enough).any(axis=1)
         if not active.any():
             break
-        image = product(p)
+        image = np.zeros(r.shape)
+        image[active] = product(p[active])  # solved systems take no part in further passes
         effort.made += 1
         curvature = np.einsum("km,km->k", p, image)
         regular &= curvature > SINGULAR * (np.square(p) @ diagonal)
@@ -140,10 +141,18 @@ class CentredSystems:
         plain, limits = used.astype(float), np.where(used, enough, math.inf)
         if not self.is_scaled:
             return conjugate_gradients(self.product, right, plain, limits, effort)
-        W = conjugate_gradients(self.product, right, self._inverse, limits, effort)
+        given, V = len(right), np.empty((0, self.data.d))
+        if "basis" not in vars(self) and not effort.fraction:  # the system of a random vector shares the passes
+            V, accuracy = self._probes(1, ROUGH)
+            right, limits = np.vstack([right, self.product(V)]), np.vstack([limits, accuracy])
+        found = conjugate_gradients(self.product, right, self._inverse, limits, effort)
+        W, limits = found[:given], limits[:given]
         if effort.is_over():
             return W
-        if (basis := self.null_space) is not None:
+        basis = self.null_space(effort.deadline, V - found[given:])
+        if effort.is_over():
+            return W
+        if basis is not None:
             return W - (W @ basis.T) @ basis
         return conjugate_gradients(self.product, self.product(W), plain, limits, effort)
 
@@ -157,21 +166,49 @@ class CentredSystems:
     def _inverse(self) -> np.ndarray:
         return np.divide(1.0, self.diagonal, out=np.zeros(self.data.d), where=self.diagonal > 0.0)
 
-    @cached_property
-    def null_space(self) -> np.ndarray | None:
-        """An orthonormal basis of the w that give all rows the same margin; None if it has too many dimensions.
+    def null_space(self, deadline: float = math.inf, left: np.ndarray | None = None) -> np.ndarray | None:
+        """Return an orthonormal basis of the w that give all rows the same margin; None if it has too many dimensions.
 
         Systems from zero recover random vectors from their products with the matrix but for their projection on its null space,
-        in scaled coordinates. So many projections are independent unless they span that space.
+        in scaled coordinates. So many projections are independent unless they span that space. ``left`` is the first random
+        vector without the solution of its system, if that is known. After the deadline the result is meaningless.
         """
-        roots, random = np.sqrt(self.diagonal), np.random.default_rng(0)
-        for count, accuracy in PROBES:
-            probes = random.standard_normal((count, self.data.d)) * (roots > 0.0)
-            V = probes * np.sqrt(self._inverse)
-            enough = np.where(roots > 0.0, accuracy * roots, math.inf)[None]
-            left = V - conjugate_gradients(self.product, self.product(V), self._inverse, enough, Effort())
+        known, roots = vars(self), np.sqrt(self.diagonal)
+        if "basis" in known:
+            return known["basis"]
+        left = self._left(1, ROUGH, deadline) if left is None or not len(left) else left
+        basis = self._equal_sums if np.linalg.norm(left * roots) <= NULL else None
+        for count in PROBES if basis is None else ():
+            left = self._left(count, EXACT, deadline)
             lengths = np.linalg.svd(left * roots, compute_uv=False)
             rank = int(np.count_nonzero(lengths > NULL))
             if rank < count:
-                return np.linalg.svd(left, full_matrices=False)[2][:rank]
-        return None
+                basis = np.linalg.svd(left, full_matrices=False)[2][:rank]
+                break
+        if time.perf_counter() <= deadline:
+            known["basis"] = basis
+        return basis
+
+    def _left(self, count: int, accuracy: float, deadline: float) -> np.ndarray:
+        """Return random vectors without the solutions of their systems."""
+        (V, enough), effort = self._probes(count, accuracy), Effort(deadline=deadline)
+        return V - conjugate_gradients(self.product, self.product(V), self._inverse, enough, effort)
+
+    def _probes(self, count: int, accuracy: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return random vectors, and the residuals that their systems may leave; a single one is orthogonal to equal sums."""
+        roots = np.sqrt(self.diagonal)
+        V = np.random.default_rng(0).standard_normal((count, self.data.d)) * np.sqrt(self._inverse)
+        if count == 1 and len(known := self._equal_sums):
+            V -= (V * self.diagonal) @ known.T / (np.square(known) @ self.diagonal) * known
+        return V, np.tile(np.where(roots > 0.0, accuracy * roots, math.inf), (count, 1))
+
+    @cached_property
+    def _equal_sums(self) -> np.ndarray:
+        """The vector of equal coefficients, of norm one, as a row, if it gives all rows the same margin; else no rows.
+
+        Rows of counts or shares often have equal sums, and so have those of dummy variables.
+        """
+        roots = np.sqrt(self.diagonal)
+        ones = (roots > 0.0)[None] / np.sqrt(max(int(np.count_nonzero(roots)), 1))
+        limits = EXACT * float(np.linalg.norm(ones * roots)) * roots
+        return ones if (np.abs(self.product(ones)) <= limits).all() else ones[:0]

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
 SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
-"""Values s that are tried as lower bounds on the smallest eigenvalue, for a diagonal between ½ and 2."""
+"""Values s that are tried as lower bounds on the smallest eigenvalue, for a diagonal between ½ and 2: the first for a matrix near
+the identity. A Gram matrix begins with the second, which is large enough: features that are not centred often have smaller
+eigenvalues than the first, and each attempt takes a factor."""
 
 ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all
@@ -232,27 +234,32 @@ def _scaled(G: np.ndarray, error: float) -> tuple[np.ndarray, float] | None:
     if not np.minimum.reduce(diagonal) > SMALLEST:
         return None
     scale = 1.0 / np.sqrt(diagonal)
-    smallest = smallest_eigenvalue(scale[:, None] * G * scale, error + 4.0 * DOUBLE)  # an infinite G has no factor
+    B = scale[:, None] * G
+    B *= scale
+    smallest = smallest_eigenvalue(B, error + 4.0 * DOUBLE, SHIFTS[1:])  # an infinite G has no factor
     return (scale, smallest) if smallest > 0.0 else None
 
 
-def smallest_eigenvalue(B: np.ndarray, error: float) -> float:
+def smallest_eigenvalue(B: np.ndarray, error: float, shifts: tuple[float, ...] = SHIFTS) -> float:
     """Return a proved lower bound on the smallest eigenvalue of a matrix; zero if none was found.
 
-    B is symmetric up to rounding, with a diagonal between ½ and 2, which is overwritten; its lower triangle is used. Its
-    entries B_jk have errors of at most (B_jj B_kk)^½ times ``error``: a matrix of norm tr(B) times this.
+    B is symmetric up to rounding, with a diagonal between ½ and 2, and its upper triangle may be overwritten. Its entries
+    B_jk have errors of at most (B_jj B_kk)^½ times ``error``: a matrix of norm tr(B) times this.
     """
     from scipy.linalg.lapack import dpotrf
 
     diagonal = B.diagonal().copy()
     factor = FLOAT64.gamma(len(B) + 2)
     lost = 1.01 * (factor / (1.0 - factor) + error) * float(np.add.reduce(diagonal)) + 8.0 * DOUBLE
-    for shift in SHIFTS:
+    for shift in shifts:
         if shift <= 2.0 * lost:
             break
         B.flat[:: len(B) + 1] = diagonal - shift
-        if dpotrf(B, lower=True, clean=False)[1] == 0:
+        # Lᵀ replaces the upper triangle: the lower one of the transpose, whose order is LAPACK's, so that nothing is copied.
+        if dpotrf(B.T, lower=True, clean=False, overwrite_a=True)[1] == 0:
             return shift - lost
+        B = np.tril(B)
+        B += np.tril(B, -1).T
     return 0.0
 
 

@@ -105,12 +105,13 @@ def _bound(
 def _in_features(problem: Unpenalised, roundoff: Roundoff) -> float:
     """Return γ of Σ c_i α_i x_i for sparse features that are not proved to be independent; zeros add no rounding errors.
 
+    It is that of one sum: here α is never the difference of two points with sums of their own, as it is where γ is tripled.
     Their number is counted where errors matter most: all of them are multiplied by the reach of the bound.
     """
     data = problem.unit.data
     if problem.view.is_small or not data.profile.sparse:
         return math.inf
-    return 3.0 * roundoff.gamma(int(data.nonzeros().max(initial=0)) + 8)
+    return roundoff.gamma(int(data.nonzeros().max(initial=0)) + 8)
 
 
 def _growth(

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -121,6 +122,13 @@ def test_a_system_solved_to_rounding_is_the_newton_step_of_the_dense_hessian(los
             step.reshape(3, -1)[:, -1] -= step.reshape(3, -1)[:, -1].mean()
     np.testing.assert_allclose(way.x, exact, rtol=1e-6, atol=1e-8 * np.abs(exact).max())
     np.testing.assert_allclose(way.margins, risk.margins(way.x), atol=1e-6 * np.abs(exact).max())
+
+
+def test_a_deadline_ends_a_system():
+    problem = dn.Problem(X, SCORE, losses.Squared(), lam=1e-6, fit_intercept=True)
+    found = conjugate.solve(problem, Block(problem.data), None, Limits(1e-9, deadline=time.perf_counter()))
+    assert found.steps <= 1
+    assert not found.w.any()
 
 
 def test_least_squares_takes_one_system_and_the_gap_that_it_expects():

@@ -1,5 +1,7 @@
 """Curvatures solve with the matrix they stand for, and sketches of rows stand for all of them on average."""
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,11 +10,15 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dualnewton as dn
+from dualnewton import losses
 from dualnewton.matrix import MemoryData
 from dualnewton.matrix.protocol import Work
 from dualnewton.planning.sketching import Sketching
+from dualnewton.solvers.deadline import Until
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Together, Woodbury
 from dualnewton.solvers.primal.sketching import FromGram, MatrixFree, Sketches, leverages
+from tuned import GENERAL
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.standard_normal((40, 12)) * (RNG.random((40, 12)) < 0.7)
@@ -145,3 +151,25 @@ def test_a_sketch_of_few_rows_leaves_uncorrelated_features_to_the_diagonal(corre
     assert low <= rho <= high
     on_diagonal = scaled @ np.square(X[indices])
     np.testing.assert_allclose(diagonal, 1e-3 + rho * on_diagonal)
+
+
+def test_a_deadline_ends_a_solve_by_products_with_the_solution_so_far():
+    """A solve on 62,000 features went on for a hundred passes after the time limit."""
+    near, made = Cholesky(np.zeros((12, 12)), RIDGE), []
+    ends = Until(ended=lambda: len(made) >= 2)
+    late = ConjugateGradients(lambda v: made.append(1) or HESSIAN @ v, near, 1e-13, 100, deadline=ends)
+    x = late.solve(G)
+    assert late.products == len(made) == 2
+    assert 0.5 * x @ HESSIAN @ x - G @ x < 0.0  # it decreases the quadratic model
+    made[:] = [1, 1]
+    np.testing.assert_array_equal(late.solve(G), near.solve(G))
+
+
+def test_steps_hand_their_deadline_to_the_products(monkeypatch):
+    deadlines, own = [], ConjugateGradients.solve
+    monkeypatch.setattr(ConjugateGradients, "solve", lambda self, g: deadlines.append(self.deadline.at) or own(self, g))
+    y = np.where(ROWS[:, 0] > 0.1, 1.0, -1.0)
+    problem = dn.Problem(ROWS, y, losses.Logistic(), lam=1e-3)
+    dn.solve(problem, method="newton", time_limit=1e6, tuning=replace(GENERAL, largest_matrix=4))
+    assert deadlines
+    assert max(deadlines) < math.inf

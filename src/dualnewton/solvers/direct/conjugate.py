@@ -103,7 +103,7 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
         system = System.of(risk, at, block, first) if steps else first
         pace = Pace(directions, begin, products, OBSERVED_SPARSE if sparse else OBSERVED)
-        way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, pace)
+        way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, pace, limits.is_late)
         at, stuck = step(risk, at, way.x, margins=way.margins, exact=True)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at) + system.left_by_intercepts(at)
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
@@ -251,10 +251,12 @@ class System:
         way: Way = _answered(self.search(left, goal, most, pace))
         return way
 
-    def search(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Search:
+    def search(
+        self, left: float, goal: float, most: int, pace: Pace = ANY, is_late: Callable[[], bool] = lambda: False
+    ) -> Search:
         """Find the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
 
-        It is left earlier if the pace so far is too slow.
+        It is left earlier if the pace so far is too slow, or if it ``is_late``.
         """
         risk, value, products, slow = self.risk, self.at.value, 0, False
         K, d, start = risk.loss.columns, risk.rows.shape[1], np.zeros(1)
@@ -272,7 +274,7 @@ class System:
         s, p, last = np.zeros(r.size), np.zeros(r.size), 1.0
         q, square, gap = self.scaled(r)
         begin = gap
-        while products < most and gap > max(left, goal * abs(value)) and not slow:
+        while products < most and gap > max(left, goal * abs(value)) and not (slow or is_late()):
             p *= square / last
             p = daxpy(q, p)
             Hp = yield Asked(self, p)

@@ -12,6 +12,7 @@ from dualnewton.matrix import Data, linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.row_arrays import on_host
 from dualnewton.solvers.conjugate_gradients import conjugate_gradients
+from dualnewton.solvers.deadline import NEVER, Deadline
 
 
 class Curvature(Protocol):
@@ -203,6 +204,7 @@ class ConjugateGradients:
     fraction: float  # of g that the residual may be, both in the norm of the preconditioner
     most: int  # largest number of products
     units: np.ndarray | None = None  # a residual r with Σ units_j r_j² ≤ 1 is small enough
+    deadline: Deadline = NEVER  # a solve ends there with the solution so far, which decreases the quadratic model
     products: int = 0  # of the last solve
 
     scaled_well, exact = True, False
@@ -217,4 +219,4 @@ class ConjugateGradients:
         return x if x.any() else self.near.solve(g)
 
     def _is_enough(self, r: np.ndarray) -> bool:
-        return self.units is not None and float(self.units @ np.square(r)) <= 1.0
+        return self.deadline.is_over() or (self.units is not None and float(self.units @ np.square(r)) <= 1.0)

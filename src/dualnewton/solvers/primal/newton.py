@@ -124,6 +124,8 @@ class Descent(SharedPasses):
         The models do not move if it passes between two of their matrices.
         """
         passes = 0.0
+        for hessian in itertools.chain.from_iterable(each for _, each in self.hessians):
+            hessian.deadline = Deadline(deadline)
         if all(model.is_new for model in self.models):
             passes += self._start(rng)
         elif all(model.place.value == math.inf for model in self.models):

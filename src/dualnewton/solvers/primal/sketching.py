@@ -19,6 +19,7 @@ import numpy as np
 
 from dualnewton.matrix import Data, count_active, linear
 from dualnewton.row_arrays import on_host
+from dualnewton.solvers.deadline import NEVER, Deadline
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.dominant_rows import DominantRows
@@ -73,6 +74,7 @@ class Hessian(ABC):
     """The source of the Hessian of a model; by default without a state, and not computed from a sum over all rows."""
 
     passes_made = 0  # passes over the data for products so far
+    deadline: Deadline = NEVER  # time after which solves by products end early
     rows_read: int  # number of rows whose outer products are in the last Hessian
     # Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as
     # weights.
@@ -143,7 +145,7 @@ class Products(Hessian):
         if enough.left:
             each = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left
             units = self.data.feature_array(each)
-        return ConjugateGradients(partial(self.times, weights), near, fraction, most, units)
+        return ConjugateGradients(partial(self.times, weights), near, fraction, most, units, self.deadline)
 
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the matrix with these weights times v."""
