@@ -140,3 +140,15 @@ def test_products_with_more_entries_are_for_one_thread(rows):
     assert small_plan(problem, "newton", "auto", 1, tuning) is None  # has the same bits for any number of threads
     weak = dn.Problem(X, problem.y, dn.losses.Logistic(), lam=1e-7)
     assert not sp.issparse(X) or small_plan(weak, "auto", "auto", 1, tuning) is None
+
+
+@pytest.mark.parametrize(("loss", "family"), [(dn.losses.Squared(), "conjugate"), (dn.losses.SquaredHinge(), None)])
+def test_least_squares_on_a_large_block_takes_products_where_other_losses_take_hessians_of_samples(loss, family):
+    """A Hessian of 2500×600 costs as much as 40 to 70 conjugate gradients: enough for the one system of a quadratic loss."""
+    X = np.random.default_rng(0).standard_normal((2500, 600))
+    problem = dn.Problem(X, np.sign(X[:, 0]), loss, lam=1.0 / len(X))
+    assert X.size > DEFAULT.direct_entries
+    plan = small_plan(problem, "auto", "auto")
+    assert (plan and plan.family) == family
+    if plan is not None:
+        assert DEFAULT.quadratic_products <= plan.directions < DEFAULT.block_products

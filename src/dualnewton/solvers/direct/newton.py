@@ -4,8 +4,8 @@ The objective is that of ``risk.py``. This is SDNA with τ = n.
 
 With more rows than unknowns the Hessians take most of the time. A Hessian therefore serves several steps, with the corrections of
 L-BFGS, until a new one is expected to save more passes than it costs. (Without corrections this is Shamanskii's method, 1967.)
-With many more rows the problem of a sample of them is solved first. Its solution has about the accuracy of the sample, so that the
-Hessian of all rows there is close to that at the minimum: a few steps from this matrix often suffice.
+With many more rows the problem of a sample of them is solved first. Its solution has about the accuracy of the sample, so that
+the Hessian of all rows there is close to that at the minimum: a few steps from this matrix often suffice.
 
 Losses with a log link start as iteratively reweighted least squares do (McCullagh and Nelder, Generalized Linear Models,
 Section 2.5): at the minimum of their quadratic models at margins that are computed from the labels, where the curvature is about
