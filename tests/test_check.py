@@ -290,16 +290,6 @@ class OneAnswerForAllLabels(losses.Squared):
         return True
 
 
-class NotSmoothed(losses.EpsilonInsensitive):
-    def smoothed(self, width):
-        raise NotImplementedError("NotSmoothed has no smoothed(width)")
-
-
-class SmoothedToNothing(losses.EpsilonInsensitive):
-    def smoothed(self, width):  # noqa: ARG002
-        return None
-
-
 WRONG_LOSSES = {
     WrongConjugate: r"breaks Fenchel–Young: at z=.*, y=.*, u=phi'\(z\)=.* the sum .* is .* but z\*u is .*conjugate_inside",
     ConjugateTooSmall: "breaks the Fenchel–Young inequality: .* below",
@@ -324,8 +314,6 @@ WRONG_LOSSES = {
     MarkedPiecewise: "declares PIECEWISE curvature, but second_derivative is neither 0 nor 0.25: at z=",
     KinkElsewhere: "declares a kink that does not exist: just right of kink 0, at z=.* derivative is .* but the kink says",
     KinkOfASmoothLoss: "declares kinks, but is not a NonSmooth loss",
-    NotSmoothed: r"is not complete: NotSmoothed has no smoothed\(width\)",
-    SmoothedToNothing: r"cannot be smoothed: smoothed\(.*\) must return a loss, got None",
     MissingMethods: r"has no second_derivative\(z, y\)(.|\n)*has no conjugate_inside\(u, y\)",
     MissingGamma: r"has no value\(z, y\)",
     NegativeGamma: r"has gamma=-1.0: give the largest finite gamma > 0",

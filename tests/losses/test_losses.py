@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualnewton import losses
+from dualnewton import DualnewtonError, losses
 from tables import LOSSES, NON_SMOOTH, labels_for, name_of
 
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=name_of)
@@ -310,3 +310,18 @@ def test_the_curvature_of_conjugates_near_the_boundary(loss):
     near = np.abs(u[:, None] - u) <= 0.5 * room[:, None]
     worst = (np.where(near, curvature, 0.0).max(axis=1) * room / 0.75).max()
     assert 0.5 * loss.dual_curvature < worst <= loss.dual_curvature * (1.0 + 1e-9)
+
+
+def test_a_loss_that_cannot_be_smoothed_is_reported():
+    class NotSmoothed(losses.EpsilonInsensitive):
+        def smoothed(self, width):
+            raise NotImplementedError("NotSmoothed has no smoothed(width)")
+
+    class SmoothedToNothing(losses.EpsilonInsensitive):
+        def smoothed(self, width):  # noqa: ARG002
+            return None
+
+    with pytest.raises(DualnewtonError, match=r"NotSmoothed is not complete: NotSmoothed has no smoothed\(width\)"):
+        losses.check(NotSmoothed())
+    with pytest.raises(DualnewtonError, match=r"smoothed\(.*\) must return a loss, got None"):
+        losses.check(SmoothedToNothing())
