@@ -145,6 +145,7 @@ def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> s
 
     Where sparse rows led that model to passes over the data, rounds of single examples are slow for the folds as well, which the
     run of several models would find out by trying them. A sketch of rows serves all folds, unlike the Hessian of Newton's method.
+    Where a direct solver fitted that model, it fits the folds as well.
     """
     one_by_one = profile.sparse and not multiplies_entries(profile, tuning) and plan.family is None
     return "ihs" if one_by_one and plan.is_primal else None
