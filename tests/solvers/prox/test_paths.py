@@ -141,14 +141,14 @@ def test_the_kernel_and_numpy_find_the_same_minima(monkeypatch):
         one = np.ones(m)
         penalties = [Penalty(0.1 * t * one, t * one, -np.inf * one, one) for t in np.geomspace(300.0, 1.0, 10)]
         by = [
-            together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled)
+            together.walk(H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled)
             for compiled in (False, True)
         ]
         np.testing.assert_allclose(by[0], by[1], atol=1e-8)
         monkeypatch.setattr(
             together, "MOST_STEPS", 1
         )  # what the active set method does not reach is minimised all the same
-        again = together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
+        again = together.walk(H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
         monkeypatch.undo()
         np.testing.assert_allclose(again, by[1], atol=1e-8)
 
@@ -271,7 +271,7 @@ def test_a_singular_matrix_does_not_stop_the_other_models(centred, monkeypatch):
     penalties = [Penalty(np.zeros(10), np.full(10, strength), -wide, wide) for strength in strengths]
     left, minimum = [], together._minimum
     monkeypatch.setattr(together, "_minimum", lambda *given, **more: left.append(1) or minimum(*given, **more))
-    found = together.walk(H, along, np.zeros((1, 10)), penalties, 1e-6 * strengths, compiled=False)
+    found = together.walk(H, (along, np.full(1, np.nan)), np.zeros((1, 10)), penalties, 1e-6 * strengths, compiled=False)
     assert not left
     for k, penalty in enumerate(penalties):
         assert penalty.violations(found[k, 0], H[0] @ found[k, 0] - along[0]).max() <= 2e-6 * strengths[k]
