@@ -9,8 +9,10 @@ that rounding errors of the latter do not accumulate. The intercept is eliminate
 With more features than examples the first turns have stronger penalties, so that the features in use become more from turn to
 turn: from w = 0 at once, many more would be gathered than are used in the end.
 
-Linear systems cost much where many features are used. If these explain the targets nearly independently of each other, sweeps of
-coordinate descent (``entries.py``) come first, and mostly suffice.
+If many features violate the conditions at w = 0, the first turn is over those of them whose slopes are stronger than chance. Its
+residuals show how many of the others are used, and its matrix whether features explain the targets nearly independently of each
+other. If they do and many are used, sweeps of coordinate descent (``entries.py``) follow, and mostly suffice: linear systems
+would cost more. If few are used, the second turn is over all that violate the conditions or nearly do, and mostly the last.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ NEARLY = 0.9
 """Slope, as a fraction of the threshold, from which on features outside are gathered together with those that violate the
 conditions."""
 
+MORE = 4
+"""Factor of the multiplications for which all features are gathered that violate the conditions at w = 0, if none of these is
+stronger than chance: then most of them are used, where any are."""
+
 MEDIAN = 0.6745
 """Median of the absolute value of a standard normal variable."""
 
@@ -48,6 +54,9 @@ TRUSTED = 1e-8
 """Tolerance from which on the minimum over all features is returned without evaluating the rows again: the rounding errors of the
 matrix of products leave less, and the certificate shows if they do not."""
 
+TINY = 1e-300
+"""Squares of the values of a feature below which it counts as constant."""
+
 IN_VAIN = 2
 """Consecutive turns that leave more than half of the gap: if there is no feature to add either, rounding has ended progress."""
 
@@ -55,10 +64,17 @@ IN_VAIN = 2
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Minimise over the strongest features; then sweep if many more are wanted; else, or if that fails, take Newton steps."""
     kinks, rows, sizes = kinks_of(problem), Rows(problem, block), block.crossovers
-    if start is not None or problem.n * problem.d * min(problem.n, problem.d) <= sizes.gathered_products:
+    if start is not None:
         return by_newton(problem, block, kinks, rows, start, None, limits)
     zero, wide = rows.evaluate(np.empty(0)), problem.d > problem.n
-    w, known, independent = over_strongest(rows, kinks, zero, sizes, limits)
+    pulled, pull = kinks.shrunk(-zero[1]).nonzero()[0], np.abs(zero[1])
+    work = problem.n * pulled.size * min(problem.n, pulled.size)
+    strong = strongest(pull, pulled) if work > sizes.gathered_products else pulled
+    if work <= sizes.gathered_products * (1 if strong.size or wide else MORE):
+        return by_newton(problem, block, kinks, rows, None, zero, limits)
+    if strong.size < LEAST:
+        strong = worst(pull, pulled, LEAST)
+    w, known, independent = over_strongest(rows, kinks, zero, strong, sizes, limits)
     used = int(np.count_nonzero((w != 0.0) | (kinks.shrunk(-known[1]) != 0.0)))
     sweeps = sweeps_worth(problem.n, used, sizes)
     if sweeps > 0 and independent:
@@ -75,7 +91,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
 
 
 def over_strongest(
-    rows: Rows, kinks: Kinks, zero: tuple[float, np.ndarray], sizes: Crossovers, limits: Limits
+    rows: Rows, kinks: Kinks, zero: tuple[float, np.ndarray], strong: np.ndarray, sizes: Crossovers, limits: Limits
 ) -> tuple[np.ndarray, tuple[float, np.ndarray], bool]:
     """Return the minimiser over the features with the strongest slopes at w = 0, and the losses and slopes there.
 
@@ -85,27 +101,29 @@ def over_strongest(
     than what they explain together.
     """
     losses, slopes = zero
-    rows.gather(strongest(np.abs(slopes), kinks.shrunk(-slopes).nonzero()[0]))
+    rows.gather(strong)
     w, inside = np.zeros(len(slopes)), rows.inside
     model = Model(rows.gram(), slopes[inside], w[inside], kinks.only(inside))
     w[inside] = model.minimise(WELL_BELOW * limits.tol, limits.is_late)
     known = rows.evaluate(w[inside])
-    alone = 0.5 * float(np.square(slopes[inside]) @ (1.0 / model.gram.diagonal))
+    alone = 0.5 * float((np.square(slopes[inside]) / np.maximum(model.gram.diagonal, TINY)).sum())
     return w, known, alone <= sizes.shared_share * (losses - known[0])
 
 
 def strongest(pull: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return those of the features found whose slope at w = 0 is stronger than chance, and at least ``LEAST`` of them.
+    """Return those of the features found whose slope at w = 0, in absolute value ``pull``, is stronger than chance.
 
     Of d features without an effect, whose slopes are Gaussian, the strongest is expected at √(2 ln d) standard deviations, which
     are estimated by the median of all slopes (Donoho and Johnstone 1994).
     """
-    if found.size <= LEAST:
-        return found
     d = len(pull)
     chance = math.sqrt(2.0 * math.log(d)) * float(np.partition(pull, d // 2)[d // 2]) / MEDIAN
-    most = max(LEAST, int(np.count_nonzero(pull[found] > chance)))
-    return np.sort(found[np.argpartition(-pull[found], most - 1)[:most]])
+    return found[pull[found] > chance]
+
+
+def worst(scores: np.ndarray, found: np.ndarray, most: int) -> np.ndarray:
+    """Return those of the features found with the highest scores, at most this number, in order."""
+    return found if found.size <= most else np.sort(found[np.argpartition(-scores[found], most - 1)[:most]])
 
 
 def by_newton(
@@ -123,10 +141,12 @@ def by_newton(
 
     ``known`` are the losses and slopes at the start, if they are known; ``at_once`` is that of :func:`wanted`.
     """
-    w = np.zeros(problem.d) if start is None else kinks.nearest(np.asarray(start[0]))
-    outside = w != 0.0
-    outside[rows.inside] = False
-    rows.gather(outside.nonzero()[0])
+    w = np.zeros(problem.d)
+    if start is not None:
+        w = kinks.nearest(np.asarray(start[0]))
+        outside = w != 0.0
+        outside[rows.inside] = False
+        rows.gather(outside.nonzero()[0])
     best, least, in_vain, steps, stronger, goal = w, np.inf, 0, 0, list[float](), 0.0
     while True:
         losses, slopes = rows.evaluate(w[rows.inside]) if known is None else known
@@ -220,13 +240,10 @@ def wanted(
     beyond[inside] = 0.0
     found = beyond.nonzero()[0]
     if at_once is None:
-        at_once = d <= n and n * d * d <= sizes.gathered_products
+        at_once = d <= n and n * found.size * (inside.size + found.size) <= sizes.gathered_products
     if at_once and 2 * found.size * (inside.size + found.size) >= d * d:  # the products of all cost less
         return np.setdiff1d(np.arange(d), inside)
-    most = max(LEAST, int(GROWTH * inside.size))
-    if at_once or found.size <= most:
-        return found
-    return np.sort(found[np.argpartition(-beyond[found], most - 1)[:most]])
+    return found if at_once else worst(beyond, found, max(LEAST, int(GROWTH * inside.size)))
 
 
 def nearly(kinks: Kinks, slopes: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -290,7 +307,9 @@ class Rows:
         if self.roots is not None:
             more *= self.roots[:, None]
         self.parts.append(more)
-        self.means, self.inside = np.append(self.means, means), np.append(self.inside, features)
+        if self.inside.size:
+            means, features = np.concatenate([self.means, means]), np.concatenate([self.inside, features])
+        self.means, self.inside = means, features
 
     def gram(self) -> Gram:
         """Return AᵀA for the features A gathered: a matrix, unless there are many more features than rows."""
@@ -301,15 +320,25 @@ class Rows:
 
     def matrix(self) -> np.ndarray:
         """Return AᵀA as a matrix."""
-        if (old := len(self.H)) < self.inside.size:
-            H = np.empty((self.inside.size, self.inside.size))
-            H[:old, :old] = self.H
-            self._multiply(H, old)
-            self.H = H
+        if len(self.H) == self.inside.size:
+            return self.H
+        if len(self.parts) > 1:
+            self.H = self._extended()
+            return self.H
+        self.H = self.parts[0].T @ self.parts[0]
+        if self.shift is not None:
+            lost = len(self.values) * self.shift
+            if not np.count_nonzero(lost * self.shift > 0.5 * self.H.diagonal()):
+                self.H -= np.multiply.outer(lost, self.shift)
+            else:
+                self.parts, self.shift = [self.parts[0] - self.shift], None
+                self.H = self.parts[0].T @ self.parts[0]
         return self.H
 
-    def _multiply(self, H: np.ndarray, old: int) -> None:
-        """Write the products of the features from a place on."""
+    def _extended(self) -> np.ndarray:
+        """Return AᵀA with the products of the features gathered since it was computed."""
+        old, H = len(self.H), np.empty((self.inside.size, self.inside.size))
+        H[:old, :old] = self.H
         ends = accumulate(part.shape[1] for part in self.parts)
         each = [(part, slice(end - part.shape[1], end)) for part, end in zip(self.parts, ends, strict=True)]
         for k, (part, rows) in enumerate(each):
@@ -317,22 +346,18 @@ class Rows:
                 H[rows, columns] = part.T @ other
                 if other is not part:
                     H[columns, rows] = H[rows, columns].T
-        if self.shift is not None:
-            lost = len(self.values) * self.shift
-            if not np.count_nonzero(lost * self.shift > 0.5 * H.diagonal()):
-                H -= np.multiply.outer(lost, self.shift)
-            else:
-                self.parts, self.shift = [self.parts[0] - self.shift], None
-                H[:] = self.parts[0].T @ self.parts[0]
+        return H
 
     def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
-        r, low = -self.targets, 0
+        r, low = self.targets, 0
         for part in self.parts:
             high = low + part.shape[1]
             # The product of the transposes has contiguous columns, as the targets of several outputs have.
-            r = (v[low:high].T @ part.T).T + r
+            fitted = (v[low:high].T @ part.T).T
+            r = fitted - r if low == 0 else fitted + r
             low = high
+        r = r if low else -r
         if self.shift is not None:
             r -= self.shift @ v
         mass = r if self.roots is None else (self.roots * r.T).T
