@@ -36,9 +36,8 @@ NEARLY = 0.9
 """Slope, as a fraction of the threshold, from which on features outside are gathered together with those that violate the
 conditions."""
 
-MORE = 4
-"""Factor of the multiplications for which all features are gathered that violate the conditions at w = 0, if none of these is
-stronger than chance: then most of them are used, where any are."""
+MORE = 2
+"""Features, as a multiple of ``Crossovers.least_set``, up to which the matrix of all costs no more than another turn's passes."""
 
 MEDIAN = 0.6745
 """Median of the absolute value of a standard normal variable."""
@@ -69,9 +68,10 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     zero, wide = rows.evaluate(np.empty(0)), problem.d > problem.n
     pulled, pull = kinks.shrunk(-zero[1]).nonzero()[0], np.abs(zero[1])
     work = problem.n * pulled.size * min(problem.n, pulled.size)
-    strong = strongest(pull, pulled) if work > sizes.gathered_products else pulled
-    if work <= sizes.gathered_products * (1 if strong.size or wide else MORE):
-        return by_newton(problem, block, kinks, rows, None, zero, limits)
+    every = problem.d <= min(problem.n, MORE * sizes.least_set) and pulled.size >= sizes.walk_share * problem.d
+    if every or work <= sizes.gathered_products:
+        return by_newton(problem, block, kinks, rows, None, zero, limits, at_once=every or None)
+    strong = strongest(pull, pulled)
     if strong.size < LEAST:
         strong = worst(pull, pulled, LEAST)
     w, known, independent = over_strongest(rows, kinks, zero, strong, sizes, limits)
