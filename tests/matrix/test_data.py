@@ -361,3 +361,13 @@ def test_blocks_are_views_of_the_data():
         block = blocks.LibraryBlock(X, slice(100, 200))
         mine, whole = (block.A.data, X.data) if storage == "csr" else (block.A, X)
         assert np.shares_memory(mine, whole)
+
+
+@pytest.mark.parametrize("shape", [(300, 600), (600, 300), (257, 1), (1, 513)])
+def test_all_dense_features_are_copied_by_tiles(shape):
+    X = np.arange(float(np.prod(shape))).reshape(shape)
+    for rows in (X, np.asfortranarray(X), X.astype(np.float32)):
+        found = MemoryData(rows).columns(np.arange(shape[1]))
+        np.testing.assert_array_equal(found, rows.T)
+        assert found.dtype == np.float64
+        assert found.flags.c_contiguous

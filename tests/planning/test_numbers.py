@@ -92,7 +92,7 @@ ALLOWED = {
         WILDER WORSE""",
     "statistics: how many samples estimate a mean, when estimates are trusted": """
         CANDIDATES ENOUGH EVEN EXACT FEW HOPELESS LIFTED NOTICED OBSERVED OBSERVED_SPARSE RARE REFINED ROUGH UNDECIDED""",
-    "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST",
+    "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST MEDIAN",
     "work that is counted, in epochs": "PASSES STEP_EPOCHS",
     "pieces of work between two looks at the deadline, or in a cache": """
         AHEAD AT_ONCE BETWEEN_CHECKS CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",

@@ -59,7 +59,7 @@ def test_features_of_several_outputs_are_gathered_as_they_are_used():
 def test_both_ways_find_the_same_model():
     own = problem(0.05, fit_intercept=True)
     assert sums_at_once(own)
-    general = replace(DEFAULT, direct_entries=0, small_entries=0)
+    general = replace(DEFAULT, direct_entries=0, small_entries=0, swept_entries=0)
     found = [
         dn.solve(own, method="newton", tol=1e-10, tuning=replace(general, walk_share=share)) for share in (0.0, 2.0)
     ]
@@ -83,14 +83,20 @@ def test_many_features_are_gathered_unless_each_explains_a_part_of_its_own():
     assert not sums_at_once(alike, few)
 
 
-def test_independent_features_are_gathered_in_one_turn(monkeypatch):
+@pytest.mark.parametrize(
+    ("used", "turns"), [(200, (thresholds.LEAST, 184, 184)), (20, (20, 0, 20))], ids=["all", "few"]
+)
+def test_independent_features_are_gathered_in_two_turns(used, turns, monkeypatch):
+    """Features with an effect are recognised at w = 0, and those that chance adds from the residuals of these."""
     rng, gathered = np.random.default_rng(2), []
-    rows = rng.standard_normal((8000, 100))
-    y = rows @ rng.standard_normal(100) + rng.standard_normal(8000)
+    rows = rng.standard_normal((4000, 200))
+    y = rows[:, :used] @ rng.choice([-1.0, 1.0], used) + rng.standard_normal(4000)
     gather = thresholds.Rows.gather
     monkeypatch.setattr(thresholds.Rows, "gather", lambda self, some: gathered.append(some.size) or gather(self, some))
-    model = dn.Lasso(alpha=1e-3).fit(rows, y)
-    assert [size for size in gathered if size] == [100]
+    model = dn.Lasso(alpha=1e-3 if used == 200 else 0.04).fit(rows, y)
+    first, least, most = turns
+    assert gathered[0] == first
+    assert least <= sum(gathered[1:]) <= most
     assert model.certificate_.relative_gap <= model.tol
 
 

@@ -1,13 +1,16 @@
 """Coordinate descent on a quadratic model with a separable penalty, compiled; ``solvers/prox`` defines the model.
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
-minima(H, slopes, V, size, ridges, …, lapack, progress, found, done)  rounds of Newton steps and sweeps of several models
+minima(H, along, squares, slopes, V, …, progress, trail, found, done)  rounds of Newton steps and sweeps of several models
 
 ``minima`` takes F models from the minimum of one penalty to that of the next, V and slopes in place, using the first ``size``
 rows and columns of H[f]. Ridges and thresholds have a row for each penalty, ``goals`` a row with an entry for each model.
 ``lapack`` has the address of dpotrf. ``progress`` holds the least violation and the number of consecutive rounds that did not
 halve it, at first infinity and zero. ``found[k, f]`` receives the minimum of penalty k, and ``done[f]``, at first the number of
-the first penalty, that of the first one whose goal was not reached.
+the first penalty, that of the first one whose goal was not reached. ``trail[f]`` holds the minimum before the current one in its
+first row and the slopes there in its second, each followed by the strength of a penalty: that of the minimum before, and that of
+the current one; strengths of zero mean that there is none. A model also ends once its relative gap is at most its goal as a
+fraction of the largest threshold, if ``squares[f]`` = Σ c y² is known (NaN if not), from which the losses follow.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ much as a Newton step: this many are tried before a Newton step."""
 
 NOTHING = 1e-3
 """As in ``solvers/prox/subproblem.py``: fraction of the goal by which a coordinate must change its slope to be moved."""
+
+FARTHEST = 2.0
+"""Change of the strength, as a multiple of the last one, up to which minima are extrapolated: more would multiply rounding errors
+of the slopes."""
 
 LIFT = 2e-15
 """Fraction of its diagonal that is added to the matrix of a Newton step, since that of constant features is rounding."""
@@ -83,6 +90,28 @@ def _largest_violation(slopes, v, ridge, threshold, lower, upper):
     for j in range(v.size):
         largest = most(largest, violation(slopes[j] + ridge[j] * v[j], v[j], threshold[j], lower[j], upper[j]))
     return largest
+
+
+@lean_call
+def _relative_gap(along, squares, slopes, v, ridge, threshold, lower, upper):
+    """(P − D)/P for the dual point −φ′, shortened until g* is finite; ∞ for bounds other than zero.
+
+    As in ``columns.py``: g(v) + g*(−slopes) + slopesᵀv by Fenchel and Young.
+    """
+    shrink, product, penalty, beyond, strong, losses = 1.0, 0.0, 0.0, 0.0, True, 0.5 * squares
+    for j in range(v.size):
+        losses += 0.5 * v[j] * (slopes[j] - along[j])
+        product += slopes[j] * v[j]
+        penalty += threshold[j] * abs(v[j]) + 0.5 * ridge[j] * v[j] * v[j]
+        strong = strong and ridge[j] > 0.0
+        if upper[j] < np.inf or (lower[j] > -np.inf and lower[j] != 0.0) or threshold[j] == 0.0:
+            return np.inf
+        excess = most(-slopes[j], slopes[j] if lower[j] < 0.0 else 0.0) - threshold[j]
+        if excess > 0.0:
+            shrink = least(shrink, threshold[j] / (threshold[j] + excess))
+            beyond += 0.5 * excess * excess / ridge[j] if ridge[j] > 0.0 else 0.0
+    gap = penalty + product + beyond if strong else penalty + shrink * product + (1.0 - shrink) ** 2 * losses
+    return gap / (losses + penalty) if losses + penalty > 0.0 else np.inf
 
 
 @lean_call
@@ -217,7 +246,20 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper, lapack, free):
 
 
 @lean_call
-def _reaches(G, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps, lapack, progress, free):
+def _has_ended(along, squares, s, v, ridge, threshold, lower, upper, goal):
+    """Whether no violation exceeds the goal, or the relative gap is at most the goal as a fraction of the largest threshold."""
+    if _largest_violation(s, v, ridge, threshold, lower, upper) <= goal:
+        return True
+    largest = 0.0
+    for j in range(v.size):
+        largest = most(largest, threshold[j])
+    return _relative_gap(along, squares, s, v, ridge, threshold, lower, upper) * largest <= goal
+
+
+@lean_call
+def _reaches(
+    G, along, squares, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps, lapack, progress, free
+):  # fmt: skip
     """Do rounds of sweeps and Newton steps of one model; return whether the goal was reached."""
     for _ in range(rounds):
         used = 0
@@ -225,10 +267,13 @@ def _reaches(G, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps,
             if v[j] != 0.0:
                 used += 1
         trials = used * used // (RENT * size) if size > 0 else 0
-        if trials > 0:
-            _sweeps(G, s, v, ridge, threshold, lower, upper, trials, 0.5 * goal)
-            if _largest_violation(s, v, ridge, threshold, lower, upper) <= goal:
+        for _ in range(trials):
+            if _has_ended(along, squares, s, v, ridge, threshold, lower, upper, goal):
                 return True
+            if _sweeps(G, s, v, ridge, threshold, lower, upper, 1, 0.5 * goal):
+                break
+        if _has_ended(along, squares, s, v, ridge, threshold, lower, upper, goal):
+            return True
         for _ in range(steps):
             if _newton_step(G, s, v, ridge, threshold, lower, upper, lapack, free) != 0:
                 break
@@ -244,14 +289,61 @@ def _reaches(G, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps,
 
 
 @lean_call
-def _minima(H, slopes, V, size, ridges, thresholds, lower, upper, goals, rounds, steps, lapack, progress, found, done):
+def _extrapolate(H, slopes, v, trail, way, threshold, lower, upper, new, there):
+    """Write the point on the line through the last two minima and its slopes; zeros and signs of the last one are kept."""
+    for j in range(v.size):
+        there[j] = slopes[j] + way * (slopes[j] - trail[1, j])
+    for j in range(v.size):
+        own = v[j] + way * (v[j] - trail[0, j])
+        new[j] = least(most(own, lower[j]), upper[j])
+        if threshold[j] > 0.0 and own * v[j] <= 0.0:
+            new[j] = 0.0
+        if new[j] != own:
+            for k in range(v.size):
+                there[k] += (new[j] - own) * H[j, k]
+
+
+@lean_call
+def _go_ahead(H, slopes, v, ridge, threshold, lower, upper, trail):
+    """Go to where the last two minima point to, if the largest violation is smaller there, and keep the last one as the trail.
+
+    The minima of a Lasso are linear in the strength as long as no feature enters or leaves.
+    """
+    size, strength = v.size, 0.0
+    for j in range(size):
+        strength += threshold[j]
+    before, last = trail[0, size], trail[1, size]
+    new, there, ahead = borrowed(size, 0.0), borrowed(size, 0.0), False
+    if before > last and last > strength and last - strength <= FARTHEST * (before - last):
+        _extrapolate(H, slopes, v, trail, (last - strength) / (before - last), threshold, lower, upper, new, there)
+        here = _largest_violation(slopes, v, ridge, threshold, lower, upper)
+        ahead = _largest_violation(there, new, ridge, threshold, lower, upper) < here
+    for j in range(size):
+        trail[0, j], trail[1, j] = v[j], slopes[j]
+        if ahead:
+            v[j], slopes[j] = new[j], there[j]
+    trail[0, size], trail[1, size] = last, strength
+    give_back(new)
+    give_back(there)
+
+
+@lean_call
+def _minima(
+    H, along, squares, slopes, V, size, ridges, thresholds, lower, upper, goals, rounds, steps, lapack, progress,
+    trail, found, done,
+):  # fmt: skip
     free = borrowed(V.shape[1], 0)
     for f in range(V.shape[0]):
         v, s, G, own = V[f], slopes[f], H[f], progress[f]
         while done[f] < goals.shape[0]:
             k = done[f]
             ridge, threshold, goal = ridges[k], thresholds[k], goals[k, f]
-            if not _reaches(G, s, v, size, ridge, threshold, lower, upper, goal, rounds, steps, lapack, own, free):
+            if own[0] == np.inf:  # a new penalty
+                _go_ahead(G, s, v, ridge, threshold, lower, upper, trail[f])
+            if not _reaches(
+                G, along[f], squares[f], s, v, size, ridge, threshold, lower, upper, goal, rounds, steps, lapack, own,
+                free,
+            ):  # fmt: skip
                 break
             for j in range(v.size):
                 found[k, f, j] = v[j]

@@ -52,6 +52,9 @@ WIDTH = 4096
 PIECE = 1 << 17
 """Number of stored entries that are squared or gathered at a time (1 MiB), so that they stay in the cache."""
 
+TILE = 256
+"""Rows and features of a tile (512 KiB), by which all dense features are copied: rows and columns of it stay in the cache."""
+
 ELSEWHERE = {"cupy": "cuda", "cupyx": "cuda", "dask": "dask", "torch": "cuda"}
 """Libraries whose matrices are not in this process's memory, and the module of this package for each."""
 
@@ -398,11 +401,17 @@ class MemoryData(Data):
         return MemoryData(self.rows(rows), Work(whole=self.profile.stored))  # compiled if the passes over all rows are
 
     def columns(self, features: np.ndarray) -> Any:
-        if self.profile.sparse and features.size == self.d and np.array_equal(features, np.arange(self.d)):
+        every = features.size == self.d and np.array_equal(features, np.arange(self.d))
+        if self.profile.sparse and every:
             return self.X.T.tocsr().astype(np.float64, copy=False)
         if self.profile.sparse:
             return linear.stacked([self.rows(part)[:, features].T for part in self._slices()], dense=False, axis=1)
         found = np.empty((features.size, self.n))
+        if every:
+            for part in _pieces(self.n, TILE):
+                for some in _pieces(self.d, TILE):
+                    found[some, part] = self.X[part, some].T
+            return found
         for part in self._slices():
             found[:, part] = self.X[part].take(features, axis=1).T
         return found

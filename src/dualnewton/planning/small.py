@@ -28,10 +28,9 @@ from dualnewton.planning.small_products import (
 from dualnewton.planning.small_thresholds import (
     takes_entries,
     takes_joint,
+    takes_large,
     takes_proximal,
-    takes_sweeps,
     takes_thresholds,
-    with_sweeps,
 )
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -258,14 +257,13 @@ FAMILIES = {
         "newton",
         "Newton's method on the nonzero features, or coordinate descent, on one dense block of rows",
     ),
-    "sweeps": Family(
-        takes_sweeps,
+    "large thresholds": Family(
+        takes_large,
         "newton",
-        "coordinate descent over features that explain the targets nearly independently of each other",
+        "Newton's method on the nonzero features, or coordinate descent, on one large dense block of rows",
         dense=None,
         alone=True,
-        completed=with_sweeps,
-        solver="entries",
+        solver="thresholds",
     ),
     "entries": Family(
         takes_entries,

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import is_joint
-from dualnewton.planning.plan import Plan
 from dualnewton.planning.tuning import Tuning
-from dualnewton.planning.working_sets import is_thin, selects_features, visits_entries
-from dualnewton.solvers.direct.thresholds import sweeps_worth
+from dualnewton.planning.working_sets import is_thin, visits_entries
 
 
 def takes_thresholds(problem: Any, tuning: Tuning) -> bool:
@@ -35,28 +30,12 @@ def takes_entries(problem: Any, tuning: Tuning) -> bool:
     return few and quadratic and visits_entries(problem.data, tuning)
 
 
-def takes_sweeps(problem: Any, tuning: Tuning) -> bool:
-    """Whether dense features beyond one block are moved one by one: least squares with a threshold for each feature.
-
-    On one block, "thresholds" decides it, which has the slopes at w = 0 anyway.
-    """
-    n, d = problem.n, problem.d
+def takes_large(problem: Any, tuning: Tuning) -> bool:
+    """Whether dense features beyond one block are gathered or moved one by one: least squares with a threshold for each."""
+    n, d, form = problem.n, problem.d, problem.regularizer.form
     if problem.columns > 1 or not tuning.direct_entries < n * d <= tuning.swept_entries:
         return False
-    return problem.data.capabilities.whole and selects_features(problem) and _sweeps(problem, tuning) > 0
-
-
-def _sweeps(problem: Any, tuning: Tuning) -> int:
-    """Return how many sweeps over dense features are tried."""
-    form, pull = problem.regularizer.form, -problem.slopes_at_zero
-    allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0
-    pulled = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
-    return sweeps_worth(problem, pull, pulled, tuning)
-
-
-def with_sweeps(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
-    """Return the plan with the number of sweeps."""
-    return replace(plan, directions=_sweeps(problem, tuning))
+    return problem.loss.curvature is Curvature.CONSTANT and problem.data.capabilities.whole and form.has_thresholds
 
 
 def takes_proximal(problem: Any, tuning: Tuning) -> bool:

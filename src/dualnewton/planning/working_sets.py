@@ -12,7 +12,6 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.solvers.crossovers import Sizes
-from dualnewton.solvers.direct.thresholds import are_used
 
 
 class SetSizes(Sizes):
@@ -147,6 +146,26 @@ def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     if profile.d <= tuning.summed_features:
         return bool(np.count_nonzero(used) >= tuning.walk_share * profile.d)
     return problem.columns == 1 and are_used(problem, pull, used, tuning)
+
+
+def are_used(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, tuning: Tuning) -> bool:
+    """Whether most features of least squares are likely to be nonzero, given their slopes at w = 0 and which exceed thresholds.
+
+    Where features share what they explain, those that enter first leave little for the others.
+    """
+    if problem.d > problem.n or np.count_nonzero(pulled) < tuning.walk_share * problem.d:
+        return False
+    return explained(problem, slopes) <= tuning.shared_share
+
+
+def explained(problem: Problem, slopes: np.ndarray) -> float:
+    """Return the sum of what each feature explains alone, slope_j²/Σ c_i x_ij², as a fraction of Σ c_i t_i²."""
+    c, data = problem.sample_weight, problem.data
+    squares = np.square(data.feature_norms) if c is None else data.column_norms(c)
+    t = problem.y - problem.o
+    t = t - problem.fit_intercept * float(problem.c @ t) / float(problem.c.sum())
+    each = np.divide(np.square(slopes), squares, out=np.zeros(problem.d), where=squares > 0.0)
+    return float(each.sum()) / (float(problem.c @ np.square(t)) or 1.0)
 
 
 def ladder(profile: Profile, tuning: Tuning) -> float:

@@ -122,7 +122,8 @@ def _coordinate_descent() -> None:
     addresses = np.zeros(1, dtype=np.intp)
     quadratic.sweeps.prepare(matrix, *[vector] * 6, 1, 0.0)
     quadratic.minima.prepare(
-        several, matrix, matrix, 1, matrix, matrix, vector, vector, matrix, 1, 1, addresses, matrix, several, addresses
+        several, matrix, vector, matrix, matrix, 1, matrix, matrix, vector, vector, matrix, 1, 1, addresses, matrix,
+        several, several, addresses,
     )  # fmt: skip
     joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
     joint.path.prepare(matrix, matrix, 0.0, matrix, matrix, vector, vector, 0.0, 1, addresses, several)

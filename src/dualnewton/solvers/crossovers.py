@@ -65,20 +65,19 @@ class Crossovers:
     # proximal point steps are tried.
     exchanged_coordinates: int = 32
     gathered_features: int = 16  # features up to which all are gathered at once from one dense block
-    # Largest number of multiplications n d² for which all features that violate the conditions are gathered from a block with
-    # d ≤ n, if there are more than ``least_set``.
-    gathered_products: int = 1 << 22
+    # Largest number of multiplications n m min(n, m) for which no minimum over the strongest features comes first, and all m that
+    # violate the conditions are gathered from a block with d ≤ n.
+    gathered_products: int = 1 << 24
     # Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
     walk_share: float = 0.7
-    # Sum of what each feature explains alone, as a fraction of the squares of the targets, up to which most features with
-    # such a slope are expected to be used: of independent features it is at most one.
+    # Sum of what each feature explains alone, as a fraction of what they explain together or of the squares of the targets, up
+    # to which features count as independent, so that most with such a slope are used: of independent ones it is about one.
     shared_share: float = 2.0
-    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, which half of the
-    # time of their products takes, and the second times m²/n, which half of the time of the systems takes; and the fewest that
-    # are worth a copy of all features by columns.
-    product_sweeps: float = 1.0 / 80.0
-    system_sweeps: float = 1.0 / 6.0
-    fewest_sweeps: int = 15
+    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, which the products
+    # take, and the second times m²/n, which the systems take; and the fewest that are worth a copy of all features by columns.
+    product_sweeps: float = 1.0 / 40.0
+    system_sweeps: float = 1.0 / 3.0
+    fewest_sweeps: int = 10
     # Number of features whose matrix is formed even if they are more than the rows of one dense block.
     wide_matrix: int = 512
     # Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.

@@ -220,13 +220,14 @@ def test_independent_features_of_which_many_are_used_need_sweeps_alone(n, d, mak
     """Linear systems of hundreds of features would take several times as long."""
     rng, systems, minimise = np.random.default_rng(0), [], active_set.Model.minimise
     monkeypatch.setattr(
-        active_set.Model, "minimise", lambda *args, **rest: systems.append(args) or minimise(*args, **rest)
+        active_set.Model, "minimise", lambda own, *rest: systems.append(own.v.size) or minimise(own, *rest)
     )
     X, w = rng.standard_normal((n, d)), rng.standard_normal(d) * (rng.random(d) < 0.3)
     y = X @ w
     y = y / y.std() + 0.3 * rng.standard_normal(n)
     model = make(alpha=0.01, tol=1e-6).fit(X, y)
-    assert not systems
+    assert len(systems) == 1  # over the features with the strongest slopes at w = 0
+    assert systems[0] <= 2 * thresholds.LEAST
     assert "coordinate descent" in str(model.plan_)
     assert not model.plan_.has_switched
     assert model.certificate_.relative_gap <= 1e-6
@@ -280,3 +281,53 @@ def test_a_start_with_few_features_gathers_the_others(family):
     assert 0 < np.count_nonzero(start.w) < np.count_nonzero(result.w)
     assert result.converged
     assert result.plan.family == family  # an iterative method would follow a direct solution that misses tol
+
+
+@pytest.mark.parametrize(("n", "d"), [(800, 1200), (2000, 600)])
+def test_few_features_are_gathered_where_strong_ones_let_many_seem_useful(n, d, monkeypatch):
+    """At w = 0 half of the features violate the conditions; all were copied for coordinate descent, but 20 are used."""
+    swept, gathered, gather = [], [], thresholds.Rows.gather
+    monkeypatch.setattr(entries, "swept", lambda *args, **_: swept.append(args))
+    monkeypatch.setattr(thresholds.Rows, "gather", lambda self, some: gathered.append(some.size) or gather(self, some))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = X[:, :20].sum(axis=1) + rng.standard_normal(n)
+    slopes = np.abs(X.T @ (y - y.mean())) / n
+    model = dn.Lasso(alpha=0.1 * slopes.max(), tol=1e-6).fit(X, y)
+    assert np.count_nonzero(slopes > model.alpha) > 100
+    assert not swept
+    assert 20 <= sum(gathered) <= 40
+    assert 20 <= np.count_nonzero(model.coef_) <= 25
+    assert model.certificate_.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize(("n", "d"), [(400, 900), (1500, 300)])
+def test_the_strongest_features_show_whether_features_share_what_they_explain(n, d):
+    rng = np.random.default_rng(3)
+    for correlation, expected in ((0.0, True), (0.97, False)):
+        X = rng.standard_normal((n, d))
+        for j in range(1, d):
+            X[:, j] = correlation * X[:, j - 1] + np.sqrt(1.0 - correlation**2) * X[:, j]
+        y = X[:, ::60].sum(axis=1) + rng.standard_normal(n)
+        slopes = np.abs(X.T @ (y - y.mean())) / n
+        problem = dn.Problem(
+            X, y, losses.Squared(), regularizer=regularizers.L1(), lam=0.1 * slopes.max(), fit_intercept=True
+        )
+        block, kinks = Block(problem.data), thresholds.kinks_of(problem)
+        rows = thresholds.Rows(problem, block)
+        zero = rows.evaluate(np.empty(0))
+        np.testing.assert_allclose(np.abs(zero[1]), n * slopes, rtol=1e-9, atol=1e-9 * n)
+        strong = thresholds.worst(np.abs(zero[1]), np.arange(d), 16)
+        w, known, independent = thresholds.over_strongest(rows, kinks, zero, strong, block.crossovers, Limits(1e-8))
+        assert independent is expected
+        assert known[0] < zero[0]
+        residuals = y - y.mean() - (X - X.mean(axis=0)) @ w
+        np.testing.assert_allclose(known[1], -(X - X.mean(axis=0)).T @ residuals, atol=1e-8 * n)
+
+
+def test_features_stronger_than_chance():
+    pull = np.minimum(np.abs(np.random.default_rng(0).standard_normal(1000)), 3.0)
+    pull[[3, 500]] = 6.0, 5.0
+    np.testing.assert_array_equal(thresholds.strongest(pull, np.arange(1000)), [3, 500])
+    np.testing.assert_array_equal(thresholds.strongest(pull, np.arange(4, 1000)), [500])
+    assert thresholds.worst(pull, np.arange(1000), 2).tolist() == [3, 500]

@@ -16,7 +16,7 @@ from dualnewton.objective.outputs import certify_path
 from dualnewton.planning.working_sets import SetSizes
 from dualnewton.solvers.prox import together
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups
-from dualnewton.solvers.prox.subproblem import Penalty
+from dualnewton.solvers.prox.subproblem import Penalty, rounds_of
 from tuned import tuned
 
 STORAGES = {
@@ -71,7 +71,9 @@ def test_each_model_meets_the_optimality_conditions(storage, regularizer, fit_in
         for W, b in zip(stretch.W, stretch.b, strict=True):
             w, penalty, goal = W[0], penalties[done], goals[done]
             missed = problem.c * (X @ w + b[0] - problem.y)
-            assert penalty.violations(w, X.T @ missed).max() <= goal + 1e-9
+            own = replace(problem, lam=float(strengths[done]))
+            small = compiled and own.certify(w, float(b[0])).relative_gap <= 1e-8
+            assert small or penalty.violations(w, X.T @ missed).max() <= goal + 1e-9
             assert not fit_intercept or abs(missed.sum()) <= 1e-9
             assert fit_intercept or b[0] == 0.0
             used.append(np.count_nonzero(w))
@@ -141,16 +143,62 @@ def test_the_kernel_and_numpy_find_the_same_minima(monkeypatch):
         one = np.ones(m)
         penalties = [Penalty(0.1 * t * one, t * one, -np.inf * one, one) for t in np.geomspace(300.0, 1.0, 10)]
         by = [
-            together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled)
+            together.walk(H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled)
             for compiled in (False, True)
         ]
         np.testing.assert_allclose(by[0], by[1], atol=1e-8)
         monkeypatch.setattr(
             together, "MOST_STEPS", 1
         )  # what the active set method does not reach is minimised all the same
-        again = together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
+        again = together.walk(H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
         monkeypatch.undo()
         np.testing.assert_allclose(again, by[1], atol=1e-8)
+
+
+def lasso_moments(n=200, m=30, signals=30):
+    rng = np.random.default_rng(4)
+    A = rng.standard_normal((n, m))
+    y = A[:, :signals].sum(axis=1) + rng.standard_normal(n)
+    return A, y, (A.T @ A)[None], (A.T @ y)[None]
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+def test_the_kernel_ends_at_a_small_relative_gap(ridge):
+    """Of an elastic net, the gap is proportional to squared violations: to continue until these are small takes many sweeps."""
+    A, y, H, along = lasso_moments(n=60, m=50, signals=10)
+    one, goal = np.ones(50), 1e-3
+    penalties = [Penalty(ridge * t * one, t * one, -np.inf * one, np.inf * one) for t in np.geomspace(30.0, 1.0, 12)]
+    goals = [goal * float(each.threshold[0]) for each in penalties]
+    ended, exact = (
+        together.walk(H, (along, squares), np.zeros((1, 50)), penalties, goals, compiled=True)[:, 0]
+        for squares in (np.array([y @ y]), np.array([np.nan]))
+    )
+    beyond = 0
+    for v, w, penalty, most in zip(ended, exact, penalties, goals, strict=True):
+        t = float(penalty.threshold[0])
+        g, lam = (regularizers.ElasticNet(1.0 / ridge), ridge * t) if ridge else (regularizers.L1(), t)
+        gap = dn.Problem(A, y, losses.Squared(), regularizer=g, lam=lam / 60).certify(v).relative_gap
+        assert gap <= goal * (1.0 + 1e-6) or penalty.violations(v, A.T @ (A @ v - y)).max() <= most
+        assert penalty.violations(w, A.T @ (A @ w - y)).max() <= most
+        beyond += penalty.violations(v, A.T @ (A @ v - y)).max() > most
+    assert beyond > 0 or not ridge
+
+
+def test_the_kernel_goes_ahead_on_the_line_through_the_last_two_minima():
+    """The minima of a Lasso are linear in the strength while no feature enters or leaves: the third is known from two."""
+    _, _, H, along = lasso_moments()
+    one, strengths = np.ones(30), (3.0, 2.5, 2.0)
+    penalties = [Penalty(0.0 * one, t * one, -np.inf * one, np.inf * one) for t in strengths]
+    found = together.walk(H, (along, np.array([np.nan])), np.zeros((1, 30)), penalties, [1e-10] * 3, compiled=True)
+    assert np.count_nonzero(found) == 90
+    trail = np.zeros((1, 2, 31))
+    trail[0, 0, :30], trail[0, 1, :30] = found[0, 0], H[0] @ found[0, 0] - along[0]
+    trail[0, :, 30] = 30 * strengths[0], 30 * strengths[1]
+    V, slopes = found[1].copy(), found[1] @ H[0] - along
+    left = np.empty((1, 1, 30)), np.zeros(1, dtype=np.intp)
+    rounds_of(H, slopes, V, penalties[2:], np.array([[1e-10]]), 0, 0, *left, trail=trail)
+    np.testing.assert_allclose(V, found[2], atol=1e-9)
+    np.testing.assert_allclose(slopes[0], H[0] @ V[0] - along[0], atol=1e-9 * np.abs(along).max())
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS)
@@ -271,7 +319,9 @@ def test_a_singular_matrix_does_not_stop_the_other_models(centred, monkeypatch):
     penalties = [Penalty(np.zeros(10), np.full(10, strength), -wide, wide) for strength in strengths]
     left, minimum = [], together._minimum
     monkeypatch.setattr(together, "_minimum", lambda *given, **more: left.append(1) or minimum(*given, **more))
-    found = together.walk(H, along, np.zeros((1, 10)), penalties, 1e-6 * strengths, compiled=False)
+    found = together.walk(
+        H, (along, np.full(1, np.nan)), np.zeros((1, 10)), penalties, 1e-6 * strengths, compiled=False
+    )
     assert not left
     for k, penalty in enumerate(penalties):
         assert penalty.violations(found[k, 0], H[0] @ found[k, 0] - along[0]).max() <= 2e-6 * strengths[k]

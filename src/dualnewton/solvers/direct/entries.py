@@ -17,17 +17,9 @@ from dualnewton.solvers.prox.entry_paths import LOOSELY, EntryModel
 from dualnewton.solvers.prox.subproblem import Penalty
 
 
-def solve(
-    problem: Problem,
-    block: Block,
-    start: Start | None,
-    limits: Limits,
-    *,
-    directions: int | None = None,
-) -> Found:
-    """Sweep until the gap is small enough; a step is a round of sweeps, and ``directions`` limits the sweeps, too."""
-    most = SWEEPS * limits.most
-    return swept(problem, block, start, limits, most if directions is None else min(most, directions))[0]
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
+    """Sweep until the gap is small enough; a step is a round of sweeps."""
+    return swept(problem, block, start, limits, SWEEPS * limits.most)[0]
 
 
 def swept(problem: Problem, block: Block, start: Start | None, limits: Limits, most: int) -> tuple[Found, bool]:

@@ -100,7 +100,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
                 break
         elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(beyond, rows.inside, problem.n, block.crossovers)
+        more = wanted(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))

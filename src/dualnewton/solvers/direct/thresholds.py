@@ -9,13 +9,16 @@ that rounding errors of the latter do not accumulate. The intercept is eliminate
 With more features than examples the first turns have stronger penalties, so that the features in use become more from turn to
 turn: from w = 0 at once, many more would be gathered than are used in the end.
 
-Linear systems cost much where many features are used. If these explain the targets nearly independently of each other, sweeps of
-coordinate descent (``entries.py``) come first, and mostly suffice.
+If many features violate the conditions at w = 0, the first turn is over those of them whose slopes are stronger than chance. Its
+residuals show how many of the others are used, and its matrix whether features explain the targets nearly independently of each
+other. If they do and many are used, sweeps of coordinate descent (``entries.py``) follow, and mostly suffice: linear systems
+would cost more. If few are used, the second turn is over all that violate the conditions or nearly do, and mostly the last.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,16 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, St
 GROWTH, LEAST = 1.0, 16
 """A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
 
+NEARLY = 0.9
+"""Slope, as a fraction of the threshold, from which on features outside are gathered together with those that violate the
+conditions."""
+
+MORE = 2
+"""Features, as a multiple of ``Crossovers.least_set``, up to which the matrix of all costs no more than another turn's passes."""
+
+MEDIAN = 0.6745
+"""Median of the absolute value of a standard normal variable."""
+
 MOST_PENALTIES = 12
 """With more features than examples: the most penalties of consecutive turns, each weaker than the one before."""
 
@@ -40,25 +53,77 @@ TRUSTED = 1e-8
 """Tolerance from which on the minimum over all features is returned without evaluating the rows again: the rounding errors of the
 matrix of products leave less, and the certificate shows if they do not."""
 
+TINY = 1e-300
+"""Squares of the values of a feature below which it counts as constant."""
+
 IN_VAIN = 2
 """Consecutive turns that leave more than half of the gap: if there is no feature to add either, rounding has ended progress."""
 
 
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
-    """Sweep over the features if that is expected to suffice; else, and where it does not, take Newton steps."""
-    kinks, rows, known = kinks_of(problem), Rows(problem, block), None
-    if start is None and problem.n * problem.d > block.crossovers.small_entries:
-        known = _, slopes = rows.evaluate(np.empty(0))
-        if (sweeps := sweeps_worth(problem, slopes, kinks.shrunk(-slopes) != 0.0, block.crossovers)) > 0:
-            from dualnewton.solvers.direct.entries import swept
+    """Minimise over the strongest features; then sweep if many more are wanted; else, or if that fails, take Newton steps."""
+    kinks, rows, sizes = kinks_of(problem), Rows(problem, block), block.crossovers
+    if start is not None:
+        return by_newton(problem, block, kinks, rows, start, None, limits)
+    zero, wide = rows.evaluate(np.empty(0)), problem.d > problem.n
+    pulled, pull = kinks.shrunk(-zero[1]).nonzero()[0], np.abs(zero[1])
+    work = problem.n * pulled.size * min(problem.n, pulled.size)
+    every = problem.d <= min(problem.n, MORE * sizes.least_set) and pulled.size >= sizes.walk_share * problem.d
+    if every or work <= sizes.gathered_products:
+        return by_newton(problem, block, kinks, rows, None, zero, limits, at_once=every or None)
+    strong = strongest(pull, pulled)
+    if strong.size < LEAST:
+        strong = worst(pull, pulled, LEAST)
+    w, known, independent = over_strongest(rows, kinks, zero, strong, sizes, limits)
+    used = int(np.count_nonzero((w != 0.0) | (kinks.shrunk(-known[1]) != 0.0)))
+    sweeps = sweeps_worth(problem.n, used, sizes)
+    if sweeps > 0 and independent:
+        from dualnewton.solvers.direct.entries import SWEEPS, swept
 
-            found, done = swept(problem, block, None, limits, sweeps)
-            if done or limits.is_late():
-                return found
-            # With d ≤ n, the signs that one system over all features gives at w = 0 are a better start than the model.
-            if problem.d > problem.n:
-                start, known = (found.w, found.intercept), None
-    return by_newton(problem, block, kinks, rows, start, known, limits)
+        begin = None if wide else (w, rows.intercept(w[rows.inside]))
+        found, done = swept(problem, block, begin, limits, min(sweeps, SWEEPS * limits.most))
+        if done or limits.is_late() or wide:
+            return found
+        return by_newton(problem, block, kinks, rows, (found.w, found.intercept), None, limits)
+    if sweeps > 0 and wide:  # from w = 0 by way of stronger penalties
+        return by_newton(problem, block, kinks, rows, None, zero, limits)
+    return by_newton(problem, block, kinks, rows, (w, None), known, limits, at_once=independent and not wide)
+
+
+def over_strongest(
+    rows: Rows, kinks: Kinks, zero: tuple[float, np.ndarray], strong: np.ndarray, sizes: Crossovers, limits: Limits
+) -> tuple[np.ndarray, tuple[float, np.ndarray], bool]:
+    """Return the minimiser over the features with the strongest slopes at w = 0, and the losses and slopes there.
+
+    ``zero`` are these at w = 0. The residuals of the minimiser show how many of the other features are used in the end: their
+    slopes at w = 0 mostly contain what the strongest features explain. Whether features explain the targets nearly independently
+    of each other is the third result: what each of the strongest explains alone, slope_j²/H_jj, is then hardly more in total
+    than what they explain together.
+    """
+    losses, slopes = zero
+    rows.gather(strong)
+    w, inside = np.zeros(len(slopes)), rows.inside
+    model = Model(rows.gram(), slopes[inside], w[inside], kinks.only(inside))
+    w[inside] = model.minimise(WELL_BELOW * limits.tol, limits.is_late)
+    known = rows.evaluate(w[inside])
+    alone = 0.5 * float((np.square(slopes[inside]) / np.maximum(model.gram.diagonal, TINY)).sum())
+    return w, known, alone <= sizes.shared_share * (losses - known[0])
+
+
+def strongest(pull: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return those of the features found whose slope at w = 0, in absolute value ``pull``, is stronger than chance.
+
+    Of d features without an effect, whose slopes are Gaussian, the strongest is expected at √(2 ln d) standard deviations, which
+    are estimated by the median of all slopes (Donoho and Johnstone 1994).
+    """
+    d = len(pull)
+    chance = math.sqrt(2.0 * math.log(d)) * float(np.partition(pull, d // 2)[d // 2]) / MEDIAN
+    return found[pull[found] > chance]
+
+
+def worst(scores: np.ndarray, found: np.ndarray, most: int) -> np.ndarray:
+    """Return those of the features found with the highest scores, at most this number, in order."""
+    return found if found.size <= most else np.sort(found[np.argpartition(-scores[found], most - 1)[:most]])
 
 
 def by_newton(
@@ -69,13 +134,19 @@ def by_newton(
     start: Start | None,
     known: tuple[float, np.ndarray] | None,
     limits: Limits,
+    *,
+    at_once: bool | None = None,
 ) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall.
 
-    ``known`` are the losses and slopes at the start, if they are known.
+    ``known`` are the losses and slopes at the start, if they are known; ``at_once`` is that of :func:`wanted`.
     """
-    w = np.zeros(problem.d) if start is None else kinks.nearest(np.asarray(start[0]))
-    rows.gather(w.nonzero()[0])
+    w = np.zeros(problem.d)
+    if start is not None:
+        w = kinks.nearest(np.asarray(start[0]))
+        outside = w != 0.0
+        outside[rows.inside] = False
+        rows.gather(outside.nonzero()[0])
     best, least, in_vain, steps, stronger, goal = w, np.inf, 0, 0, list[float](), 0.0
     while True:
         losses, slopes = rows.evaluate(w[rows.inside]) if known is None else known
@@ -93,11 +164,9 @@ def by_newton(
             *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
-        few = problem.d <= block.crossovers.gathered_features
-        if not (few or rows.inside.size) and are_used(problem, slopes, beyond != 0.0, block.crossovers):
-            more = np.arange(problem.d)
-        else:
-            more = wanted(beyond, rows.inside, problem.n, block.crossovers)
+        more = wanted(beyond, rows.inside, problem.n, block.crossovers, at_once)
+        if at_once and more.size and rows.inside.size + more.size < problem.d:
+            more = nearly(here, slopes, rows.inside)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
@@ -148,44 +217,21 @@ def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.nda
     return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
 
 
-def are_used(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, sizes: Crossovers) -> bool:
-    """Whether most features of least squares are likely to be nonzero, given their slopes at w = 0 and which exceed thresholds.
+def sweeps_worth(n: int, m: int, sizes: Crossovers) -> int:
+    """Return how many sweeps are tried before Newton steps if m features are likely used; 0 if these cost less.
 
-    Where features share what they explain, those that enter first leave little for the others.
+    The products and the linear systems of Newton's method cost as much as m and m²/n sweeps, each times a number.
     """
-    if problem.d > problem.n or np.count_nonzero(pulled) < sizes.walk_share * problem.d:
-        return False
-    return explained(problem, slopes) <= sizes.shared_share
+    worth = int(sizes.product_sweeps * m + sizes.system_sweeps * m * m / n)
+    return worth if worth >= sizes.fewest_sweeps else 0
 
 
-def sweeps_worth(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, sizes: Crossovers) -> int:
-    """Return how many sweeps are tried before Newton steps, given the slopes at w = 0 and which of them exceed thresholds.
+def wanted(
+    beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers, at_once: bool | None = None
+) -> np.ndarray:
+    """Return the features outside that violate the optimality conditions; where few of these may be used, the worst of them.
 
-    None are, unless features explain the targets nearly independently of each other; noise in the targets has each feature
-    explain 1/n of them. The m features with such slopes are expected to be used. The products and the linear systems of Newton's
-    method cost as much as m and m²/n sweeps, each times a number.
-    """
-    m = int(np.count_nonzero(pulled))
-    worth = int(sizes.product_sweeps * m + sizes.system_sweeps * m * m / problem.n)
-    if worth < sizes.fewest_sweeps or explained(problem, slopes) > sizes.shared_share * (1.0 + problem.d / problem.n):
-        return 0
-    return worth
-
-
-def explained(problem: Problem, slopes: np.ndarray) -> float:
-    """Return the sum of what each feature explains alone, slope_j²/Σ c_i x_ij², as a fraction of Σ c_i t_i²."""
-    c, data = problem.sample_weight, problem.data
-    squares = np.square(data.feature_norms) if c is None else data.column_norms(c)
-    t = problem.y - problem.o
-    t = t - problem.fit_intercept * float(problem.c @ t) / float(problem.c.sum())
-    each = np.divide(np.square(slopes), squares, out=np.zeros(problem.d), where=squares > 0.0)
-    return float(each.sum()) / (float(problem.c @ np.square(t)) or 1.0)
-
-
-def wanted(beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers) -> np.ndarray:
-    """Return the features outside that violate the optimality conditions; where these may be many, the worst of them.
-
-    Of few features, all are gathered at once.
+    ``at_once`` says that most of them are used in the end; None if that is not known.
     """
     d = len(beyond)
     if d <= sizes.gathered_features:
@@ -195,12 +241,18 @@ def wanted(beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers) ->
     beyond = np.abs(beyond)
     beyond[inside] = 0.0
     found = beyond.nonzero()[0]
-    if d <= min(sizes.least_set, n) and not inside.size and found.size >= sizes.walk_share * d:
-        return np.arange(d)
-    most = max(LEAST, int(GROWTH * inside.size))
-    if (d <= n and (d <= sizes.least_set or n * d * d <= sizes.gathered_products)) or found.size <= most:
-        return found
-    return np.sort(found[np.argpartition(-beyond[found], most - 1)[:most]])
+    if at_once is None:
+        at_once = d <= n and n * found.size * (inside.size + found.size) <= sizes.gathered_products
+    if at_once and 2 * found.size * (inside.size + found.size) >= d * d:  # the products of all cost less
+        return np.setdiff1d(np.arange(d), inside)
+    return found if at_once else worst(beyond, found, max(LEAST, int(GROWTH * inside.size)))
+
+
+def nearly(kinks: Kinks, slopes: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Return the features outside whose slopes are nearly beyond their thresholds, or beyond: many of them are after a step."""
+    outside = kinks.times(NEARLY).shrunk(-slopes) != 0.0
+    outside[inside] = False
+    return outside.nonzero()[0]
 
 
 class Rows:
@@ -210,12 +262,12 @@ class Rows:
     ----------
     inside : integer array of shape (m,)
         The features gathered, in the order of their gathering.
-    A : array of shape (n, m)
-        √c_i times their centred values.
+    parts : list of arrays of n rows
+        √c_i times their centred values, in an array for each gathering.
     most : int
         The most features whose matrix is formed.
     shift : array of shape (m,), optional
-        What is still to be subtracted from A. All features at once are not copied to centre them, unless their products would
+        What is still to be subtracted from them. All features at once are not copied to centre them, unless their products would
         lose digits.
     """
 
@@ -230,15 +282,24 @@ class Rows:
         t = t - self.target_mean
         self.roots = None if c is None else np.sqrt(c)
         self.targets = t if self.roots is None else (self.roots * t.T).T
-        self.inside, self.A, self.means = np.empty(0, dtype=np.intp), np.empty((len(t), 0)), np.empty(0)
-        self.H: np.ndarray | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget the features gathered."""
+        self.inside, self.means = np.empty(0, dtype=np.intp), np.empty(0)
+        self.parts: list[np.ndarray] = []
+        self.H = np.empty((0, 0))
         self.shift: np.ndarray | None = None
 
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
         if not features.size:
             return
-        every = self.roots is None and features.size == self.values.shape[1] <= len(self.values)
+        n, d = self.values.shape
+        if self.inside.size + features.size == d <= n:  # all at once need no copy
+            self._clear()
+            features = np.arange(d)
+        every = self.roots is None and features.size == d <= n
         more = self.values if every else self.values.take(features, axis=1)
         means = self.shares @ more if self.fit_intercept else np.zeros(len(features))
         if every:
@@ -247,41 +308,58 @@ class Rows:
             more -= means
         if self.roots is not None:
             more *= self.roots[:, None]
+        self.parts.append(more)
         if self.inside.size:
-            more = np.concatenate([self.A, more], axis=1)
             means, features = np.concatenate([self.means, means]), np.concatenate([self.inside, features])
-        self.inside, self.A, self.means = features, more, means
+        self.means, self.inside = means, features
 
     def gram(self) -> Gram:
-        """Return AᵀA: a matrix, unless there are many more features than rows."""
-        n, m = self.A.shape
-        return Columns(self.A) if m > self.most else Matrix(self.matrix(), n)
+        """Return AᵀA for the features A gathered: a matrix, unless there are many more features than rows."""
+        if self.inside.size > self.most:
+            self.parts = [np.concatenate(self.parts, axis=1)]
+            return Columns(self.parts[0])
+        return Matrix(self.matrix(), len(self.values))
 
     def matrix(self) -> np.ndarray:
         """Return AᵀA as a matrix."""
-        m = self.A.shape[1]
-        old = 0 if self.H is None else len(self.H)
-        if self.H is None:
-            self.H = self.A.T @ self.A
-            if self.shift is not None:
-                lost = len(self.A) * self.shift
-                if not np.count_nonzero(lost * self.shift > 0.5 * self.H.diagonal()):
-                    self.H -= np.multiply.outer(lost, self.shift)
-                else:
-                    self.A, self.shift = self.A - self.shift, None
-                    self.H = self.A.T @ self.A
-        elif old < m:
-            H = np.empty((m, m))
-            H[:old, :old] = self.H
-            H[old:] = self.A[:, old:].T @ self.A
-            H[:old, old:] = H[old:, :old].T
-            self.H = H
+        if len(self.H) == self.inside.size:
+            return self.H
+        if len(self.parts) > 1:
+            self.H = self._extended()
+            return self.H
+        self.H = self.parts[0].T @ self.parts[0]
+        if self.shift is not None:
+            lost = len(self.values) * self.shift
+            if not np.count_nonzero(lost * self.shift > 0.5 * self.H.diagonal()):
+                self.H -= np.multiply.outer(lost, self.shift)
+            else:
+                self.parts, self.shift = [self.parts[0] - self.shift], None
+                self.H = self.parts[0].T @ self.parts[0]
         return self.H
+
+    def _extended(self) -> np.ndarray:
+        """Return AᵀA with the products of the features gathered since it was computed."""
+        old, H = len(self.H), np.empty((self.inside.size, self.inside.size))
+        H[:old, :old] = self.H
+        ends = accumulate(part.shape[1] for part in self.parts)
+        each = [(part, slice(end - part.shape[1], end)) for part, end in zip(self.parts, ends, strict=True)]
+        for k, (part, rows) in enumerate(each):
+            for other, columns in each[: k + 1] if rows.stop > old else ():
+                H[rows, columns] = part.T @ other
+                if other is not part:
+                    H[columns, rows] = H[rows, columns].T
+        return H
 
     def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
-        # The product of the transposes has contiguous columns, as the targets of several outputs have.
-        r = (v.T @ self.A.T).T - self.targets if self.inside.size else -self.targets
+        r, low = self.targets, 0
+        for part in self.parts:
+            high = low + part.shape[1]
+            # The product of the transposes has contiguous columns, as the targets of several outputs have.
+            fitted = (v[low:high].T @ part.T).T
+            r = fitted - r if low == 0 else fitted + r
+            low = high
+        r = r if low else -r
         if self.shift is not None:
             r -= self.shift @ v
         mass = r if self.roots is None else (self.roots * r.T).T

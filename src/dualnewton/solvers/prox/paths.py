@@ -239,7 +239,8 @@ class FromMoments(Paths):
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
-        found = walk(self.H, self.cross, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
+        targets = self.cross, self.squares
+        found = walk(self.H, targets, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
         self._stand(found[-1])
         return found
 
@@ -281,6 +282,7 @@ class FromColumns(Paths):
         c = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)])
         self.c, self.totals = c, c.sum(axis=1)
         self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
+        self.squares = np.array([float(own @ np.square(y - m)) for own, m in zip(c, self.target_mean, strict=True)])
         self.y, self.ahead = y, 1
         self.last: Penalty | None = None
         self._clear()
@@ -437,7 +439,8 @@ class FromColumns(Paths):
             self.systems = self._turned_to_rows()
         if self.systems is not None:
             return self.systems.walk(start, penalties, goals, is_over)
-        return walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+        targets = self.cross, self.squares
+        return walk(self.H, targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
 
     def _is_wide(self, V: np.ndarray) -> bool:
         """Whether a model uses more features than it has rows."""

@@ -159,19 +159,25 @@ def rounds_of(
     found: np.ndarray,
     done: np.ndarray,
     progress: np.ndarray | None = None,
+    trail: np.ndarray | None = None,
+    targets: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
     """Do rounds of Newton steps and sweeps of several models by the kernel, from penalty to penalty while goals are reached.
 
-    V, slopes, ``found`` and ``done`` are changed in place: see ``kernels/quadratic.py``. H has the shape
-    (F, capacity, capacity), slopes and V have F rows, the goals a row for each penalty.
+    V, slopes, ``found``, ``done`` and ``trail`` are changed in place: see ``kernels/quadratic.py``. H has the shape
+    (F, capacity, capacity), slopes and V have F rows, the goals a row for each penalty. ``targets`` are the linear terms, of
+    shape (F, m), and Σ c y² of each model, if they are known.
     """
     from dualnewton.kernels import quadratic  # loads Numba
     from dualnewton.kernels.blas import addresses
 
     progress = np.tile([np.inf, 0.0], (len(V), 1)) if progress is None else progress
+    along, squares = (np.zeros(V.shape), np.full(len(V), np.nan)) if targets is None else targets
+    trail = np.zeros((len(V), 2, V.shape[1] + 1)) if trail is None else trail
     first, strengths = penalties[0], [(each.ridge, each.threshold) for each in penalties]
     parts = [*map(np.array, zip(*strengths, strict=True)), *map(np.ascontiguousarray, (first.lower, first.upper))]
-    arguments = (H, slopes, V, V.shape[1], *parts, goals, rounds, steps, addresses("dpotrf"), progress, found, done)
+    limits, written = (goals, rounds, steps, addresses("dpotrf")), (progress, trail, found, done)
+    arguments = (H, along, squares, slopes, V, V.shape[1], *parts, *limits, *written)
     quadratic.minima.prepare(*arguments)
     quadratic.minima(*arguments)
 

@@ -46,9 +46,9 @@ BETWEEN_CHECKS = 1 << 25
 
 def walk(
     H: np.ndarray,  # (F, capacity, capacity) symmetric, positive semidefinite; the first m rows and columns count
-    # (F, m) The linear terms, and points within the bounds.
-    along: np.ndarray,
-    start: np.ndarray,
+    # The linear terms, of shape (F, m), and Σ c y² of each model: with these, a kernel ends at a small relative gap, too.
+    targets: tuple[np.ndarray, np.ndarray],
+    start: np.ndarray,  # (F, m) points within the bounds
     penalties: Sequence[Penalty],  # from the strongest to the weakest; they differ in ridge and threshold only
     goals: Sequence[float],  # for each penalty, the violation of the optimality conditions at which a model is done
     *,
@@ -57,14 +57,18 @@ def walk(
     is_over: Callable[[], bool] = lambda: False,
 ) -> np.ndarray:
     """Return the minimisers, an array of shape (penalties, F, m)."""
+    along, squares = targets
     rounding = ROUNDING * np.abs(along).max(axis=1, initial=0.0)
     each = np.maximum(np.asarray(goals)[:, None], rounding)
-    return (_by_kernel if compiled else _by_active_sets)(H, along, start, penalties, each, is_over)
+    if compiled:
+        return _by_kernel(H, along, squares, start, penalties, each, is_over)
+    return _by_active_sets(H, along, start, penalties, each, is_over)
 
 
 def _by_kernel(
     H: np.ndarray,
     along: np.ndarray,
+    squares: np.ndarray,
     start: np.ndarray,
     penalties: Sequence[Penalty],
     goals: np.ndarray,
@@ -73,12 +77,13 @@ def _by_kernel(
     (F, size), V = start.shape, start.copy()
     found = np.empty((len(penalties), F, size))
     slopes = np.stack([own[:size, :size] @ v for own, v in zip(H, V, strict=True)]) - along
+    trail = np.zeros((F, 2, size + 1))
     step = max(1, BETWEEN_CHECKS // max(1, F * size * size))
     for low in range(0, len(penalties), step):
         some, own, part = penalties[low : low + step], goals[low : low + step], found[low : low + step]
         done = np.zeros(F, dtype=np.intp)
         while not is_over():
-            rounds_of(H, slopes, V, some, own, *MOST, part, done)
+            rounds_of(H, slopes, V, some, own, *MOST, part, done, trail=trail, targets=(along, squares))
             if not (left := np.flatnonzero(done < len(some))).size:
                 break
             for f in left:
