@@ -52,7 +52,8 @@ def test_cross_validation_chooses_lambda_on_the_workers(address, command):
     theirs = command("fit", "diabetes", "--cv", 3)
     assert ours.code == 0, ours.err
     choices = [next(line for line in said.out.splitlines() if line.startswith("choice")) for said in (ours, theirs)]
-    assert choices[0] == choices[1]
+    # The folds on the workers have other bounds on their errors.
+    assert choices[0].split(" (exact fits")[0] == choices[1].split(" (exact fits")[0]
     assert "Proved: exact fits choose the same value" in choices[0]
 
 

@@ -40,7 +40,7 @@ def test_it_is_the_plan_of_the_fit(command, name, words):
 
 def test_a_method_that_cannot_serve_says_why(command):
     text = command("plan", "diabetes", "--penalty", "l1").out
-    assert 'not applicable: "sdna" needs a strongly convex regularizer' in text
+    assert 'not applicable: method "sdna" needs a strongly convex regularizer' in text
     assert '"sdna" needs' in refused(command("plan", "diabetes", "--penalty", "l1", "--method", "sdna"))
 
 

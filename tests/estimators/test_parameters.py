@@ -116,8 +116,8 @@ def test_targets_that_are_numbers_in_text_are_accepted_as_by_scikit_learn():
 @pytest.mark.parametrize(
     "model", [dn.Lasso(solver="sdna"), dn.ElasticNet(solver="ihs"), dn.Ridge(solver="interior")], ids=str
 )
-def test_an_error_about_the_method_names_its_value_alone(model):
+def test_an_error_about_the_method_names_no_parameter(model):
     """The parameter is ``solver`` here and ``method`` in ``solve``."""
-    with pytest.raises(dn.DualnewtonError, match=f'^"{model.solver}" needs') as raised:
+    with pytest.raises(dn.DualnewtonError, match=f'^method "{model.solver}" needs') as raised:
         model.fit(np.eye(6), np.arange(6.0))
     assert "method=" not in str(raised.value)

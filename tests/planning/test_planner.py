@@ -235,7 +235,7 @@ def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
 def test_newton_takes_all_rows_or_says_so():
     problem = make_problem(losses.Logistic(), n=40)
     assert dn.plan(problem, method="newton", tau=40) == dn.plan(problem, method="newton")
-    with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with "newton", got 5'):
+    with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with method "newton", got 5'):
         dn.solve(problem, method="newton", tau=5)
 
 

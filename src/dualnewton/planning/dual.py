@@ -44,11 +44,11 @@ def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str)
 def _needs_a_dual_method(method: str, problem: Problem) -> None:
     if not problem.data.capabilities.random_rows:
         raise DualnewtonError(
-            f'"{method}" visits rows in random order, but {problem.data.capabilities.reason}: use "ihs"'
+            f'method "{method}" visits rows in random order, but {problem.data.capabilities.reason}: use "ihs"'
         )
     if not problem.regularizer.strongly_convex:
         raise DualnewtonError(
-            f'"{method}" needs a strongly convex regularizer, got {problem.regularizer!r}: '
+            f'method "{method}" needs a strongly convex regularizer, got {problem.regularizer!r}: '
             'use "newton", or regularizers.mixed with l1_ratio < 1'
         )
 

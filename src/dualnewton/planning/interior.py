@@ -17,9 +17,9 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
     """Plan the interior-point method; raise an error with the reason if it does not apply."""
     if (reason := refusal(problem, tuning)) is not None:
-        raise DualnewtonError(f'"interior" {reason}: use another method')
+        raise DualnewtonError(f'method "interior" {reason}: use another method')
     if tau not in ("auto", problem.n):
-        raise DualnewtonError(f'tau must be "auto" or n = {problem.n} with "interior", got {tau}')
+        raise DualnewtonError(f'tau must be "auto" or n = {problem.n} with method "interior", got {tau}')
     return interior_plan(problem, tuning)
 
 

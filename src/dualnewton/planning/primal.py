@@ -15,11 +15,11 @@ def newton(facts: Facts, tau: Tau) -> Plan:
     """Plan Newton's method, with proximal steps if the penalty has kinks or bounds."""
     if "newton" not in facts.methods:
         raise DualnewtonError(
-            f'"newton" needs a regularizer that is a sum over features, got {facts.problem.regularizer!r}: use "sdna"'
+            f'method "newton" needs a regularizer that is a sum over features, got {facts.problem.regularizer!r}: use "sdna"'
         )
     if tau not in ("auto", facts.costs.n):
         other = ': use "ihs"' if facts.has_hessian else ""
-        raise DualnewtonError(f'tau must be "auto" or n = {facts.costs.n} with "newton", got {tau}{other}')
+        raise DualnewtonError(f'tau must be "auto" or n = {facts.costs.n} with method "newton", got {tau}{other}')
     compiled = not facts.small or compiles_walk(facts.problem, facts.tuning)
     return Plan("newton", facts.costs.n, _newton_reason(facts), compiled=compiled, cost=newton_cost(facts))
 
@@ -100,7 +100,9 @@ def _proximal_cost(facts: Facts) -> float:
 def ihs(facts: Facts, tau: Tau) -> Plan:
     """Plan sketched Newton."""
     if not facts.has_hessian:
-        raise DualnewtonError(f'"ihs" needs regularizer L2(), got {facts.problem.regularizer!r}: use another method')
+        raise DualnewtonError(
+            f'method "ihs" needs regularizer L2(), got {facts.problem.regularizer!r}: use another method'
+        )
     return ihs_plan(facts, tau)
 
 

@@ -340,7 +340,7 @@ def test_the_plan_says_what_will_be_done_and_what_cannot():
         ValueError, match=r'method must be "auto", "newton" or "ihs" for Softmax\(n_classes=\d\) with L2\('
     ):
         dn.plan(dn.MultinomialProblem(X, y), method="sdna")
-    with pytest.raises(ValueError, match=r'tau must be "auto" or n = 120 with "newton", got 7$'):
+    with pytest.raises(ValueError, match=r'tau must be "auto" or n = 120 with method "newton", got 7$'):
         dn.plan(problem, tau=7)
 
 

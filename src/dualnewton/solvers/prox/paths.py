@@ -122,6 +122,15 @@ class Paths(ABC):
     losses: np.ndarray
     passes: int = 0
     ahead: int = 1
+    by_gap: bool = True  # whether a small relative gap ends a model, too
+    # Linear terms, of shape (F, m), and Σ_i c_fi (y_i − ȳ_f)² of each model.
+    cross: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def _targets(self) -> tuple[np.ndarray, np.ndarray]:
+        """The targets of :func:`walk`, without squares where gaps are not to end models."""
+        return self.cross, self.squares if self.by_gap else np.full(len(self.squares), np.nan)
 
     @property
     def _successor(self) -> Paths | None:
@@ -169,12 +178,13 @@ class Paths(ABC):
     ) -> Iterator[Stretch]:
         """Yield the models of the penalties, some at a time, from zero or a start of shape (F, d) on.
 
-        Where these paths cannot go on, their successor does; without one, the last models are missing.
+        Gaps end no models: to prove the choice of a penalty, most gaps must be far below the wanted one. Where these paths cannot
+        go on, their successor does; without one, the last models are missing.
         """
         self.begin(start)
-        self.ahead = (
-            1 if start is None else AHEAD
-        )  # features that the models near a start use have mostly been gathered
+        self.by_gap = False
+        # Features that the models near a start use have mostly been gathered.
+        self.ahead = 1 if start is None else AHEAD
         done = 0
         while done < len(penalties) and (found := self.advance(penalties[done:], goals[done:], is_over)) is not None:
             W = np.zeros((*found.shape[:2], self.gradient.shape[1]))
@@ -239,8 +249,7 @@ class FromMoments(Paths):
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
-        targets = self.cross, self.squares
-        found = walk(self.H, targets, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
+        found = walk(self.H, self._targets, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
         self._stand(found[-1])
         return found
 
@@ -439,8 +448,7 @@ class FromColumns(Paths):
             self.systems = self._turned_to_rows()
         if self.systems is not None:
             return self.systems.walk(start, penalties, goals, is_over)
-        targets = self.cross, self.squares
-        return walk(self.H, targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+        return walk(self.H, self._targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
 
     def _is_wide(self, V: np.ndarray) -> bool:
         """Whether a model uses more features than it has rows."""
