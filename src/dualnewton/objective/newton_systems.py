@@ -173,6 +173,7 @@ class CentredSystems:
         in scaled coordinates. So many projections are independent unless they span that space. ``left`` is the first random
         vector without the solution of its system, if that is known. After the deadline the result is meaningless.
         """
+        # The basis is kept as cached properties are, but only if it was found in time.
         known, roots = vars(self), np.sqrt(self.diagonal)
         if "basis" in known:
             return known["basis"]
