@@ -24,8 +24,12 @@ def takes_thresholds(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_entries(problem: Any, tuning: Tuning) -> bool:
-    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature."""
-    few = problem.columns == 1 and problem.data.profile.stored <= tuning.entry_fit
+    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature.
+
+    The matrix of few features costs less than the sweeps that correlated ones need.
+    """
+    stored = problem.data.profile.stored
+    few = problem.columns == 1 and stored <= tuning.entry_fit and problem.d**3 > tuning.entry_fit_cube * stored
     quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
     return few and quadratic and visits_entries(problem.data, tuning)
 

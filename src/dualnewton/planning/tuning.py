@@ -284,6 +284,9 @@ class Tuning(Crossovers):
     # Largest number of stored entries for which one least-squares model with thresholds is fitted in one call of this kind;
     # passes over more of them use several threads.
     entry_fit: int = 1 << 21
+    # The same as ``entry_path_cube`` for one such model. Correlated features (dummy variables, words) take many more sweeps than
+    # independent ones, while the matrix of all of them costs the same.
+    entry_fit_cube: float = 64.0
     # The same for dense features, of which a copy by columns is made (128 MiB).
     swept_entries: int = 1 << 24
     # Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
