@@ -8,7 +8,7 @@ from dualnewton.losses import Curvature
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.tuning import Tuning
-from dualnewton.planning.working_sets import is_thin, visits_entries
+from dualnewton.planning.working_sets import has_cheap_systems, is_thin, visits_entries
 
 
 def takes_thresholds(problem: Any, tuning: Tuning) -> bool:
@@ -28,10 +28,11 @@ def takes_entries(problem: Any, tuning: Tuning) -> bool:
 
     The matrix of few features costs less than the sweeps that correlated ones need.
     """
-    stored = problem.data.profile.stored
-    few = problem.columns == 1 and stored <= tuning.entry_fit and problem.d**3 > tuning.entry_fit_cube * stored
+    profile = problem.data.profile
+    few = problem.columns == 1 and profile.stored <= tuning.entry_fit
     quadratic = problem.loss.curvature is Curvature.CONSTANT and problem.regularizer.form.has_thresholds
-    return few and quadratic and visits_entries(problem.data, tuning)
+    swept = few and quadratic and visits_entries(problem.data, tuning)
+    return swept and not has_cheap_systems(profile, tuning.entry_fit_cube)
 
 
 def takes_large(problem: Any, tuning: Tuning) -> bool:

@@ -72,6 +72,11 @@ def sums_moments(profile: Profile, tuning: Tuning) -> bool:
     return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.moment_features, profile.n)
 
 
+def has_cheap_systems(profile: Profile, multiple: float) -> bool:
+    """Whether a system with all features costs at most this multiple of a sweep over the stored entries."""
+    return profile.d**3 <= multiple * profile.stored
+
+
 def visits_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
     """Whether least squares with thresholds may move features by their stored entries; each model keeps a copy of these."""
     few = 2 * models * data.profile.stored <= tuning.path_entries
@@ -89,7 +94,7 @@ def walks_by_entries(data: Data, tuning: Tuning, models: int = 1, *, ridge: bool
     if not profile.sparse:
         few = 2 * models * profile.stored <= tuning.path_entries and data.capabilities.whole
         return few and not ridge and profile.d > profile.n and not sums_moments(profile, tuning)
-    thin = is_thin(Costs.of(profile, tuning)) and profile.d**3 > tuning.entry_path_cube * profile.stored
+    thin = is_thin(Costs.of(profile, tuning)) and not has_cheap_systems(profile, tuning.entry_path_cube)
     return visits_entries(data, tuning, models) and (thin or not sums_moments(profile, tuning))
 
 

@@ -336,7 +336,7 @@ def test_epochs_are_limited(n, d, scale, most):
             r"needs regularizer L2\(\), .* without bounds, got NonNegative",
         ),
         ({}, {"tuning": tuned(largest_matrix=5)}, "needs a dense matrix of 6 rows and columns, and the limit is 5"),
-        ({}, {"tau": 3}, r'tau must be "auto" or n = 80 with "interior", got 3'),
+        ({}, {"tau": 3}, r'tau must be "auto" or n = 80 with method "interior", got 3'),
         ({}, {"sampling": samplings.Nice(80, 4)}, 'sampling must be None with method="interior"'),
     ],
 )
