@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn.linear_model as skl
+from benchmarks.defaults_data import generated
 from sklearn.datasets import load_diabetes
 
 import dualnewton as dn
@@ -331,3 +332,9 @@ def test_features_stronger_than_chance():
     np.testing.assert_array_equal(thresholds.strongest(pull, np.arange(1000)), [3, 500])
     np.testing.assert_array_equal(thresholds.strongest(pull, np.arange(4, 1000)), [500])
     assert thresholds.worst(pull, np.arange(1000), 2).tolist() == [3, 500]
+
+
+def test_sweeps_that_fail_on_more_features_than_examples_are_followed_by_newton_steps():
+    """Scales between 1e-3 and 1e3: the sweeps ended early, and the iterative method after them did not converge."""
+    table = generated("200×5000", "ill-scaled")
+    assert dn.ElasticNet().fit(table.X, table.y).certificate_.relative_gap <= 1e-4

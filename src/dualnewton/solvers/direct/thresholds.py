@@ -82,10 +82,11 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
 
         begin = None if wide else (w, rows.intercept(w[rows.inside]))
         found, done = swept(problem, block, begin, limits, min(sweeps, SWEEPS * limits.most))
-        if done or limits.is_late() or wide:
+        if done or limits.is_late():
             return found
-        return by_newton(problem, block, kinks, rows, (found.w, found.intercept), None, limits)
-    if sweeps > 0 and wide:  # from w = 0 by way of stronger penalties
+        if not wide:
+            return by_newton(problem, block, kinks, rows, (found.w, found.intercept), None, limits)
+    if sweeps > 0 and wide:  # from w = 0 by way of stronger penalties: the strongest features alone tell too little
         return by_newton(problem, block, kinks, rows, None, zero, limits)
     return by_newton(problem, block, kinks, rows, (w, None), known, limits, at_once=independent and not wide)
 
