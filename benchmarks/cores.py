@@ -135,7 +135,7 @@ def read_bandwidth(x: np.ndarray, threads: int) -> float:
     """GB/s of a sum over a flat array, cut into 16 pieces a thread."""
     pieces = np.array_split(x, 16 * threads)
     with ThreadPoolExecutor(threads) as pool:
-        return x.nbytes / best_of(lambda: list(pool.map(_reader(), pieces)), 5).seconds / 1e9
+        return x.nbytes / best_of(lambda: list(pool.map(_reader(), pieces)), 25).seconds / 1e9
 
 
 def blas_rate(threads: int, size: int = 1024) -> float:
@@ -181,7 +181,7 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
     with threadpool_limits(1), using_threads(threads):
         for name, run in kinds.items():
             run()
-            yield name, best_of(run, 5, 0.4).seconds
+            yield name, best_of(run, 25, 0.4).seconds
 
 
 # Fits ---------------------------------------------------------------------------------------------------------------------------

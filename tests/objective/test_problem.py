@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from dualnewton import losses, regularizers
 from dualnewton.objective.certificate import Certificate, CertifiedPair
@@ -220,6 +221,18 @@ def test_storage_and_precision_do_not_matter_to_the_judge(loss):
         found = Problem(storage, y, loss).certify(w)
         assert found.primal == pytest.approx(expected.primal, rel=1e-13)
         assert found.dual == pytest.approx(expected.dual, rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 40_000), (3000, 400), (500, 20_000)])
+def test_the_threads_of_blas_change_no_bit_of_a_certificate(n, d):
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.standard_normal((n, d)), np.sign(rng.standard_normal(n)), losses.Logistic(), lam=0.1)
+    w = rng.standard_normal(d)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(problem.certify(w))
+    assert found[0] == found[1]
 
 
 def test_the_data_are_neither_copied_nor_changed():

@@ -260,7 +260,8 @@ class CompiledPasses:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Write margins, vectors that are kept and products of each factor with A, as rows; return values and sums of factors."""
         K, factors = len(W), len(products)
-        W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
+        # Most runs start at zero. The first coefficients tell that others do not, without reading 100,000 of them (0.1 ms).
+        W = W if W[:, :1].any() or W.any() else np.zeros((0, self.d))
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
         table, blocks = np.array(calls, dtype=np.intp).reshape(-1, 15), len(layout.ends) - 1
         values, slopes = np.zeros((blocks, int(table[:, 1].max(initial=-1)) + 1)), np.zeros((blocks, factors))

@@ -12,6 +12,7 @@ from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.matrix import Data, RowVectors, as_data, linear
+from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective import row_sums
 from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
@@ -368,7 +369,8 @@ class Problem:
             Whether the values of the same pair are recomputed in extended precision (``objective/extended.py``), which makes the
             bound on the rounding errors about 2000 times smaller and takes about ten times as long.
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # as in a run: values that overflow give an infinite gap
+        # As in a run: values that overflow give an infinite gap, and no bit depends on the number of threads of BLAS.
+        with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
             pair = self.certified_pair(w, intercept, alpha)
             return (self.extended(pair) if exact else self.bounded(pair)).certificate
 
