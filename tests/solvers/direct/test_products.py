@@ -22,6 +22,7 @@ from dualnewton.solvers.direct import conjugate, descent, rounds
 from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.direct.risk import Risk
 from dualnewton.solvers.protocol import PrimalPoint
+from tables import load
 from tuned import GENERAL, tuned
 
 N, D = 200, 700
@@ -193,6 +194,18 @@ def test_rounds_that_would_take_too_long_are_given_up_and_other_methods_finish()
         rounds.solve(problem, Block(problem.data), None, Limits(1e-4)).steps <= 15
     )  # five steps of five epochs, in pairs
     assert dn.solve(problem, tol=1e-4, tuning=ROUNDS).converged
+
+
+@pytest.mark.parametrize("name", ["w8a", "a9a", "phishing"])
+@pytest.mark.parametrize("strength", [10.0, 30.0])
+def test_the_gap_that_ends_rounds_in_one_call_is_certified(name, strength):
+    """The sweep over all examples, with which they end, predicts the gap: no other method has to continue."""
+    rows, labels = load(name)
+    few = np.sort(np.random.default_rng(0).permutation(len(labels))[:20_000])
+    problem = dn.Problem(rows[few], np.where(labels[few] > 0, 1.0, -1.0), losses.Hinge(), lam=strength / few.size)
+    found = dn.solve(problem, tol=1e-4)
+    assert found.converged
+    assert found.plan.family == "rounds"
 
 
 def test_a_method_that_is_asked_for_is_not_replaced_by_rounds_in_one_call():
