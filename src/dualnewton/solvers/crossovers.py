@@ -1,4 +1,4 @@
-"""What solvers are given by the planner: tuned numbers, and the sizes of working sets."""
+"""Tuned numbers that the planner passes to solvers, and the sizes of working sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Crossovers:
     """Sizes from which on one way of computing the same takes less time than another.
 
-    They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: no rates of a machine.
+    They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers use, without rates of a machine.
     """
 
     # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
@@ -25,15 +25,15 @@ class Crossovers:
     # Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
     # joint steps: one costs several epochs, and 20 and more where many examples are free.
     quick_rounds: float = 0.05
-    # Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps
-    # too.
+    # Largest predicted number of steps of dual rounds, of at most five epochs each, for a fit in one call; beyond it the loop,
+    # which also takes joint steps, is faster.
     round_steps: int = 16
     # Epochs after which a fit of Huber's regression at one positive scale ends, where Newton steps in all variables follow:
     # these need a start, not a solution, for which rounds may need 1e5 epochs if the penalty is as weak as the default one.
     scale_epochs: float = 100.0
     # Steps on one dense block
-    # Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of
-    # the rows remains, and if they have so many entries.
+    # Interior-point steps on one dense block leave out examples far from their kinks, if at most this share of the rows remains,
+    # and if the block has at least so many entries.
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
     # Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
@@ -70,8 +70,8 @@ class Crossovers:
     gathered_products: int = 1 << 24
     # Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
     walk_share: float = 0.7
-    # Sum of what each feature explains alone, as a fraction of what they explain together or of the squares of the targets, up
-    # to which features count as independent, so that most with such a slope are used: of independent ones it is about one.
+    # Features count as independent if the sum of what each explains alone is at most this multiple of what they explain together
+    # (or of the squares of the targets): the ratio is about one for independent features, most of which are then used.
     shared_share: float = 2.0
     # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, which the products
     # take, and the second times m²/n, which the systems take; and the fewest that are worth a copy of all features by columns.

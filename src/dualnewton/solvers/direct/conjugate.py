@@ -4,9 +4,10 @@ A step solves the Newton system by conjugate gradients, each of which costs a pr
 
     (Xᵀ C X + D(ridge)) s = −g,        C t = φ″(t − 1β),   β = (Σ φ″_i)⁻¹ Σ φ″_i t_i,       φ″_i including the weight c_i
 
-C is what the best intercept leaves of the curvature, so that no direction is without a ridge. The residual r of the system is the
-gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for the
-squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
+C is the curvature with the intercept eliminated, so that every remaining direction has a ridge. Except for the change of the
+curvature, the residual r of the system is the gradient at the end of the step, and gives the remaining gap Σ r_j²/(2 ridge_j):
+for the squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are
+K×K.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MOST_PRODUCTS = 400
 
 
 class Asked(NamedTuple):
-    """The product of the matrix of a system with a vector, which a search waits for."""
+    """A vector whose product with the matrix of a system a search needs before it can continue."""
 
     system: System
     p: np.ndarray
@@ -128,13 +129,13 @@ def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:
 
 
 def _constant(problem: Problem) -> Start:
-    """Return w = 0, for least squares with the best intercept: its system then knows the value at its end."""
+    """Return w = 0, for least squares with the best intercept: the system then gives the value at its solution."""
     w, b = nothing(problem)
     return w, problem.best_intercept_without_features() if problem.loss.curvature is Curvature.CONSTANT else b
 
 
 class Pace(NamedTuple):
-    """How far a fit has come before a system."""
+    """The progress of a fit before a system, from which the further conjugate gradients are predicted."""
 
     most: int = 0  # conjugate gradients that cost as much as a Hessian; 0 for no limit
     first: float = 0.0  # gap at the start of the fit
@@ -142,10 +143,10 @@ class Pace(NamedTuple):
     observed: int = OBSERVED  # conjugate gradients of a system after which further ones are predicted
 
     def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
-        """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
+        """Whether the fit is expected to need more than ``most`` of them: ``more`` and ``first`` are those of the current system.
 
-        The gap may rise at the start of a system, and from one to the next: the fit is slow if both decreases are. While it has
-        not decreased at all, nothing can be predicted.
+        The gap may rise at the start of a system, and from one system to the next: the fit is slow if the predictions from the
+        whole fit and from the current system both say so. While the gap has not decreased at all, nothing can be predicted.
         """
         products = self.products + more
         if not self.most or gap <= goal:
@@ -159,7 +160,7 @@ ANY = Pace()
 """No limit: a system is solved by as many conjugate gradients as it needs."""
 
 
-class Way(NamedTuple):
+class Solved(NamedTuple):
     """A step, its margins, the conjugate gradients that it took, and whether it ended early because these were slow."""
 
     x: np.ndarray
@@ -210,10 +211,10 @@ class System:
         return self.curved(t).sum(axis=0) @ self.of_intercept
 
     def left_by_intercepts(self, at: Point) -> float:
-        """Return what the slopes s along the intercepts of several classes leave at a point nearby: sᵀ(Σ φ″_i)⁻¹s.
+        """Return the part of the gap that is due to the slopes s along the intercepts of several classes: sᵀ(Σ φ″_i)⁻¹s.
 
-        P is half of that above its least value over them, and balancing the dual point costs as much. With a strong penalty that
-        is nearly the whole gap. (For one column the certificate moves the intercept to its best value.)
+        P exceeds its minimum over the intercepts by half of that, and balancing the dual point lowers D by the other half. With a
+        strong penalty that is nearly the whole gap. (For one column the certificate moves the intercept to its best value.)
         """
         if not self.risk.free or self.risk.loss.columns == 1:
             return 0.0
@@ -246,9 +247,9 @@ class System:
         found += self.ridge * p
         return found
 
-    def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Way:
+    def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Solved:
         """Do all that :meth:`search` says, with a product at a time."""
-        way: Way = _answered(self.search(left, goal, most, pace))
+        way: Solved = _answered(self.search(left, goal, most, pace))
         return way
 
     def search(
@@ -287,7 +288,7 @@ class System:
         S = s if K == 1 else s.reshape(-1, K)
         images = risk.rows @ S
         b = start - self.best_intercept(images) if risk.free else 0.0
-        return Way(risk.vector(S.T, b), images + b, products, slow)
+        return Solved(risk.vector(S.T, b), images + b, products, slow)
 
 
 def _scales(risk: Risk, weights: np.ndarray, block: Block) -> tuple[Any, Any, Any]:
