@@ -4,10 +4,9 @@ A step solves the Newton system by conjugate gradients, each of which costs a pr
 
     (Xᵀ C X + D(ridge)) s = −g,        C t = φ″(t − 1β),   β = (Σ φ″_i)⁻¹ Σ φ″_i t_i,       φ″_i including the weight c_i
 
-C is the curvature with the intercept eliminated, so that every remaining direction has a ridge. Except for the change of the
-curvature, the residual r of the system is the gradient at the end of the step, and gives the remaining gap Σ r_j²/(2 ridge_j):
-for the squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are
-K×K.
+C is what the best intercept leaves of the curvature, so that no direction is without a ridge. The residual r of the system is the
+gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for the
+squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
 """
 
 from __future__ import annotations
@@ -143,10 +142,10 @@ class Pace(NamedTuple):
     observed: int = OBSERVED  # conjugate gradients of a system after which further ones are predicted
 
     def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
-        """Whether the fit is expected to need more than ``most`` of them: ``more`` and ``first`` are those of the current system.
+        """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
 
-        The gap may rise at the start of a system, and from one system to the next: the fit is slow if the predictions from the
-        whole fit and from the current system both say so. While the gap has not decreased at all, nothing can be predicted.
+        The gap may rise at the start of a system, and from one to the next: the fit is slow if both decreases are. While it has
+        not decreased at all, nothing can be predicted.
         """
         products = self.products + more
         if not self.most or gap <= goal:
