@@ -55,9 +55,9 @@ class Crossovers:
     # Features above which models of several outputs on a block of more than ``small_entries`` entries are left to block
     # coordinate descent, which is compiled.
     persistent_features: int = 128
-    # Share of the features that violated the optimality conditions before some were gathered, above which those that still do are
-    # expected to be used, and are left to coordinate descent: with a ridge and more features than examples, whose number does not
-    # bound that of the features in use.
+    # Share of the features that violated the optimality conditions before some of them were gathered. If more than this share
+    # still violate them, most are expected to be used, and coordinate descent follows. This is for a ridge and more features than
+    # examples: then the features in use may outnumber the examples.
     pulled_share: float = 0.75
     # Working sets
     least_set: int = 64  # number of features of a working set whose matrix is always formed
@@ -65,16 +65,17 @@ class Crossovers:
     # proximal point steps are tried.
     exchanged_coordinates: int = 32
     gathered_features: int = 16  # features up to which all are gathered at once from one dense block
-    # Largest number of multiplications n m min(n, m) for which no minimum over the strongest features comes first, and all m that
-    # violate the conditions are gathered from a block with d ≤ n.
+    # Largest number of multiplications n m min(n, m) for which all m features that violate the conditions are gathered at once
+    # from a block with d ≤ n; for more, the minimum over the strongest of them is computed first.
     gathered_products: int = 1 << 24
     # Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
     walk_share: float = 0.7
     # Features count as independent if the sum of what each explains alone is at most this multiple of what they explain together
     # (or of the squares of the targets): the ratio is about one for independent features, most of which are then used.
     shared_share: float = 2.0
-    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, which the products
-    # take, and the second times m²/n, which the systems take; and the fewest that are worth a copy of all features by columns.
+    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, for the cost of the
+    # products, plus the second times m²/n, for that of the systems; and the least number that is worth a copy of all features by
+    # columns.
     product_sweeps: float = 1.0 / 40.0
     system_sweeps: float = 1.0 / 3.0
     fewest_sweeps: int = 10
@@ -87,8 +88,8 @@ class Crossovers:
     matrix_entries: float = 2.0
     # Coordinates of a working set up to which one kernel does sweeps and Newton steps; beyond it, LAPACK factorises faster.
     kernel_coordinates: int = 1 << 10
-    # Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps over this number;
-    # the second for several outputs, whose sweeps are over blocks.
+    # Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps divided by this
+    # number; the second is for several outputs, whose sweeps are over blocks.
     sweeps_divisor: float = 36.0
     joint_sweeps_divisor: float = 4.0
     joint_factor: int = 1500  # features in use up to which a Newton step over several outputs factorises its matrix
