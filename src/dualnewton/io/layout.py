@@ -99,7 +99,7 @@ def _blank(lines: Sequence[str]) -> int:
 
 
 def checked_encoding(name: str | None) -> str | None:
-    """Return the name of a codec of text, which Python must know."""
+    """Return the name of a codec of text, which must be one of Python's."""
     try:
         if name is not None:
             "0".encode(name)  # refuses codecs of bytes, such as base64

@@ -231,8 +231,8 @@ def _cut_step(H, slopes, v, ridge, threshold, lower, upper, free, step, decrease
 def _newton_step(H, slopes, v, ridge, threshold, lower, upper, lapack, free):
     """Minimise over the coordinates away from kinks and bounds, as far as their signs and bounds last.
 
-    Those that would change their sign or leave the bounds stop there. Should that not pay, all go as far as the first of them.
-    Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
+    Those that would change their sign or leave the bounds stop there. If the decrease is then too small, all move as far as the
+    first. Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
     """
     m = _free(v, threshold, lower, upper, free)
     if m == 0:

@@ -2,7 +2,7 @@
 
 Solvers, planner and verifier never access X directly. They pass models and receive products and sums over rows. Vectors with one
 entry per row (labels, weights, offsets, margins, dual variables) stay with their rows: a pass gives a ``Target`` the entries of
-one block at a time, and the target never sees the index of a row.
+one block at a time, and a target does not receive the index of a row.
 """
 
 from __future__ import annotations

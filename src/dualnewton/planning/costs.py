@@ -22,7 +22,8 @@ DOUBLE, SINGLE, INDEX = 8, 4, 4
 def _on_gpu(tuning: Tuning, streamed: int) -> Tuning:
     """Return the tuning with the rates of a GPU, to which rows with so many bytes per entry are streamed, if any.
 
-    Each pass, sample and sketch of a fit asks for costs, and a copy of all tuned numbers takes longer than finding the last one.
+    The result is kept: costs are needed for each pass, sample and sketch of a fit, and a copy of all tuned numbers takes longer
+    than a lookup.
     """
     return replace(tuning, rates=tuning.gpu.streamed(streamed) if streamed else tuning.gpu)
 

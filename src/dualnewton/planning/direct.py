@@ -46,7 +46,7 @@ def multiplies_rows(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
 
 
 def begins_by_products(profile: Profile, tuning: Tuning = DEFAULT, *, expands: bool, last: bool) -> int:
-    """Return the conjugate gradients by which least squares without a penalty begins; 0 for small and for dense data.
+    """Return the number of conjugate gradients with which least squares without a penalty begins; 0 for small and for dense data.
 
     They cost as much as the normal equations or, if X may be made dense (``expands``), its decomposition, which follow where
     these conjugate gradients do not suffice. ``last`` says that nothing can follow.
@@ -133,7 +133,7 @@ def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, c
 def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: int) -> bool:
     """Whether each class has a Hessian of its own, which all folds share: if they cost no more than a few passes of all folds.
 
-    With many features for each row, the curvatures change from value to value, and so often the Hessians are computed again.
+    With many features for each row, the curvatures change from value to value, so that the Hessians are computed again often.
     """
     costs = Costs.of(data.profile, tuning)
     every = costs.with_columns(classes * folds).data_pass
@@ -143,9 +143,9 @@ def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: i
 def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> str | None:
     """Return the method of the folds, given the plan of the model of all rows; None if it is planned as for any other model.
 
-    Where sparse rows led that model to passes over the data, rounds of single examples are slow for the folds as well, which the
-    run of several models would find out by trying them. A sketch of rows serves all folds, unlike the Hessian of Newton's method.
-    Where a direct solver fitted that model, it fits the folds as well.
+    If passes over sparse rows were chosen for that model, rounds of single examples are slow for the folds as well; the plan of
+    several models would try them first. A sketch of rows serves all folds, unlike the Hessian of Newton's method. If a direct
+    solver fitted that model, it fits the folds as well.
     """
     one_by_one = profile.sparse and not multiplies_entries(profile, tuning) and plan.family is None
     return "ihs" if one_by_one and plan.is_primal else None
@@ -188,7 +188,8 @@ def solves_kinks(
 
 
 def steps_jointly(n: int, d: int, tuning: Tuning) -> bool:
-    """Whether a Newton step of Huber's regression in all variables, its scale included, pays for its d×d matrix.
+    """Whether Newton steps of Huber's regression in all variables, its scale included, save more time than their d×d matrix
+    takes.
 
     With more features than examples the matrix is singular without the penalty, and solving with it takes 20 times as long.
     """

@@ -26,8 +26,8 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
 def interior_plan(problem: Problem, tuning: Tuning = DEFAULT) -> Plan:
     """Return the plan of the interior-point method for a problem that it accepts.
 
-    For fewer rows than features the direct solver is faster, and copes with features of any scale (see
-    :func:`~dualnewton.solvers.direct.kinks.products_of`); from many rows on threads should share the factors.
+    For fewer rows than features the direct solver is faster, and its rounding errors do not depend on the scales of the features
+    (see :func:`~dualnewton.solvers.direct.kinks.products_of`); from many rows on threads should share the factors.
     """
     rows = by_rows(problem)
     why = (
@@ -109,7 +109,7 @@ def interior_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
 
 
 def corrections(problem: Problem, tuning: Tuning = DEFAULT) -> int:
-    """Return the number of centrality corrections per step: they pay if the matrix costs many products with X."""
+    """Return the number of centrality corrections per step: they save time if the matrix costs many products with X."""
     costs = Costs.of(problem.data.profile, tuning)
     dear = _matrix(costs, rows=by_rows(problem)) > tuning.correction_passes * _products(costs)
     return tuning.interior_corrections if dear else 0

@@ -26,8 +26,8 @@ class Rates:
     expanded_entry: float = 1e-9  # seconds per entry when sparse rows are expanded to dense ones
     margin: float = 9e-9  # seconds per example for its loss and its derivative
     call: float = 1.5e-4  # seconds of Python overhead per pass or sketch, independent of the size of the data
-    run: float = 3e-3  # the same of a run of the loop: plan, first certificate, starts of kernels
-    # The same of a conjugate gradient in a direct solver: two products with sparse rows and ten vector operations.
+    run: float = 3e-3  # seconds of the interpreter per run of the loop: plan, first certificate, starts of kernels
+    # Seconds of the interpreter per conjugate gradient in a direct solver: two products with sparse rows, ten vector operations.
     product_call: float = 4e-5
     drawn_row: float = 2e-8  # seconds per example to compute its sampling probability and to draw a sketch
     # Seconds of a dual round per example, and per stored entry of a sparse one.
@@ -46,7 +46,7 @@ class Rates:
     pass_scaling: float = 0.78
     product_scaling: float = 0.9
     # The same for dual rounds, since most of a round depends on the one before it; and the power of the number of models that
-    # threads take, whose rounds are independent. With it, ten models of 125000×100000 are fitted by rounds in 16 threads.
+    # threads take, whose rounds are independent. With this value "auto" fits ten models of 125000×100000 by rounds in 16 threads.
     round_scaling: float = 0.08
     model_scaling: float = 0.8
     single_speed: float = 2.0  # factor by which matrix products in float32 are faster than in float64

@@ -42,7 +42,7 @@ class Sketching(Decisions):
         return rows < features and features > self.costs.tuning.always_square
 
     def keeps_products(self, multiplied: float) -> bool:
-        """Whether as many products of rows were computed as all rows have: at most half of the work is then in vain."""
+        """Whether as many products of rows were computed as all rows have: at most half of the work is then wasted."""
         return self.costs.n <= self.costs.tuning.largest_matrix and multiplied >= float(self.costs.n) ** 2
 
     def considers_single(self, rows: int) -> bool:

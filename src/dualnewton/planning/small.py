@@ -38,30 +38,30 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 class Family(NamedTuple):
     """The problems that a direct solver can solve (:mod:`dualnewton.solvers.direct`)."""
 
-    # Whether it takes a problem of its scheme, by what loss, penalty and data declare, and by their sizes.
+    # Whether it solves a problem of its scheme: a function of the declarations of loss, penalty and data, and of their sizes.
     takes: Callable[[Any, Tuning], bool]
     method: str  # method that the plan reports; the solver is used for this method and "auto"
-    reason: str  # what it does
-    # The outer schemes of the problems that it takes, in the place of which it solves them.
+    reason: str  # what it does, in the words of the plan
+    # The outer schemes (``scheme`` of a problem) in whose place it solves problems; None for problems that need none.
     schemes: tuple[str | None, ...] = (None,)
     # Whether it takes the steps of this number of models together, where that is faster; None if it never does.
     together: Callable[[Any, int, Tuning], bool] | None = None
-    # Whether it expands all rows to one dense block, so that the number of entries of X is limited; None for dense rows of any
-    # number; else it is for sparse rows.
+    # True: for rows of which one dense block is made, so that the number of entries of X is limited; None: for dense rows of any
+    # number; False: for sparse rows.
     dense: bool | None = True
     alone: bool = False  # whether it leaves several models that share one Hessian to other families
     # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
-    # Predicted seconds, of a solver for data of any number of rows and features: with it, other plans can be compared.
+    # Predicted seconds, for a solver without limits on rows and features: other plans are compared with it.
     cost: Callable[[Any, Tuning], float] | None = None
     # Whether it is used for "auto" alone: its steps are no rounds of the method that are certified one by one, or its choice
     # depends on the number of threads.
     automatic: bool = False
     single: bool = False  # whether it is for one model alone
     serial: bool = False  # whether it is for one thread alone
-    # Whether "auto" leaves a problem that it takes to the general methods, which are expected to be faster.
+    # Whether "auto" leaves a problem that it could solve to the general methods, which are expected to be faster.
     yields: Callable[[Any, Tuning], bool] | None = None
-    # Adds to a plan what else the solver is told.
+    # Returns a plan with the further parameters of the solver.
     completed: Callable[[Plan, Any, Tuning], Plan] | None = None
     solver: str = ""  # family whose solver it uses, if that is not its own
 
@@ -73,8 +73,9 @@ class Family(NamedTuple):
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method works on one dense block of all rows.
 
-    Beyond small data the d×d Hessians take most of the time. Dense rows with many features have left them to conjugate gradients
-    before; of sparse rows with many features, or few stored entries, sketches and dual rounds cost less.
+    Beyond small data the d×d Hessians take most of the time. For dense rows with many features an earlier family, "block
+    products", uses conjugate gradients; for sparse rows with many features, or few stored entries, sketches and dual rounds cost
+    less.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
     few = problem.columns == 1 and d <= tuning.one_block_features
@@ -87,9 +88,9 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
 
-    The losses are piecewise linear or have a kink in φ′ (squared hinge). With few examples and a weak penalty, most examples lie
-    near it, and Newton's method changes their sides from step to step. Rounds are slow where the penalty is weak and examples
-    are not fewer than features. Nothing is compiled for the smallest data.
+    The losses are piecewise linear or have a kink in φ′ (squared hinge). With few examples and a weak penalty, the margins of
+    most examples are near the kink, and move across it from one Newton step to the next. Rounds are slow where the penalty is
+    weak and examples are not fewer than features. Nothing is compiled for the smallest data.
     """
     n, d, data, loss = problem.n, problem.d, problem.data, problem.loss
     if not data.profile.sparse or data.profile.stored > tuning.round_entries or is_small(tuning, n, d):
@@ -146,7 +147,7 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
 def _yields_to_rounds(problem: Any, tuning: Tuning) -> bool:
     """Whether dual rounds, which are compiled, are expected to be faster than interior-point steps on one dense block.
 
-    That is so for strong penalties and many features. A visit of a loss with several kinks takes as many times as long.
+    That is so for strong penalties and many features. The time of a visit is proportional to the number of kinks of the loss.
     """
     if is_small(tuning, problem.n, problem.d) or not takes_rounds(problem, "sdna"):
         return False
@@ -169,8 +170,8 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
     """Whether several models of one column are so small that they take their steps at once, or have one Hessian for all.
 
-    Losses without γ may need shorter steps, which differ between models. Those with kinks take interior-point steps: from some
-    size on, each model is faster alone, without its decided examples.
+    Losses without γ may need shorter steps, which differ between models. Losses with kinks are solved by interior-point steps,
+    which leave out examples far from their kinks: from some size on, that makes each model faster alone.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
     if problem.scheme == "smoothing":
@@ -358,7 +359,7 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
     """
     n, d, K = problem.n, problem.d, problem.columns
     by_classes = K > 1 and K * n > tuning.class_newton
-    # The steps of softmax cost several passes of all classes, so that the products of more rows pay.
+    # A step of softmax costs several passes of all classes, so that the n×n matrix is worth its cost for more rows.
     few = n <= tuning.class_rows if by_classes else n * n * d <= tuning.direct_multiplications
     if n >= d or not few or problem.scheme is not None:
         return None

@@ -65,9 +65,9 @@ def takes_products(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_many_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether the penalty is so strong that the few products which it needs, with more entries, cost less than other methods.
+    """Whether the penalty is so strong that few products are needed, which cost less than other methods also with more entries.
 
-    Those use kernels, which read entries faster, in all threads and for several models at a time.
+    Other methods use kernels, which read entries faster, in all threads and for several models at a time.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
     few = _is_thin(profile, tuning) and profile.stored <= tuning.product_growth * tuning.product_entries
@@ -80,8 +80,8 @@ def takes_many_products(problem: Any, tuning: Tuning) -> bool:
 def takes_large_products(problem: Any, tuning: Tuning) -> bool:
     """Whether dense rows that make a large block have so many features that other methods cost more than products with it.
 
-    Those use kernels, in all threads and for several models at a time, and begin with the diagonal of the Hessian or a sample.
-    A quadratic loss has no sample that would save Hessians, and needs one system.
+    Other methods use kernels, in all threads and for several models at a time, and begin with the diagonal of the Hessian or a
+    sample. For a quadratic loss a sample saves no Hessian, and one system is enough.
     """
     few = not problem.data.profile.sparse and problem.n * problem.d <= tuning.product_block
     if not (few and takes_block_products(problem, tuning)):
@@ -92,8 +92,8 @@ def takes_large_products(problem: Any, tuning: Tuning) -> bool:
 def takes_block_products(problem: Any, tuning: Tuning) -> bool:
     """Whether a dense block has so many features that its Hessian costs more than some products with it in float32.
 
-    With few rows for each feature, many of those of a piecewise quadratic loss change their curvature from step to step, and
-    those of a loss without γ change it much. Newton's method has one Hessian for a quadratic loss, and several for others.
+    With few rows for each feature, the curvature of many rows changes from step to step with a piecewise quadratic loss, and
+    changes much with a loss without γ. Newton's method has one Hessian for a quadratic loss, and several for others.
     """
     if problem.data.profile.sparse or is_small(tuning, problem.n, problem.d):
         return False
@@ -111,7 +111,9 @@ def takes_block_products(problem: Any, tuning: Tuning) -> bool:
 
 
 def _loses_digits(problem: Any, tuning: Tuning) -> bool:
-    """Whether products in float32 lose the ridge of least squares: neither conjugate gradients nor L-BFGS would end."""
+    """Whether the rounding errors of products in float32 exceed the ridge of least squares: then no method with them would
+    converge.
+    """
     ratio = problem.data.norm**2 / (problem.lam * problem.n * problem.d)
     return problem.loss.curvature is Curvature.CONSTANT and mean_noise(ratio, problem.d) > tuning.single_noise
 
@@ -122,7 +124,7 @@ def shares_products(problem: Any, models: int, tuning: Tuning) -> bool:
 
 
 def with_directions(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
-    """Return the plan with the number of conjugate gradients after which other methods go on."""
+    """Return the plan with the number of conjugate gradients after which other methods continue."""
     return replace(plan, directions=_directions(problem, tuning))
 
 
@@ -189,7 +191,7 @@ def _hessian_cost(problem: Any, tuning: Tuning) -> float:
 
 
 def is_weak(problem: Any, tuning: Tuning) -> bool:
-    """Whether the mean of ‖a_i‖² is large against λn."""
+    """Whether the penalty is weak: the mean of ‖a_i‖² is more than ``round_conditioning`` times λn."""
     return bool(problem.data.norm**2 > tuning.round_conditioning * problem.lam * problem.n**2)
 
 

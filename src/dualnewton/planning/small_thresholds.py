@@ -14,8 +14,8 @@ from dualnewton.planning.working_sets import has_cheap_systems, is_thin, visits_
 def takes_thresholds(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: least squares with a threshold for each feature.
 
-    Sparse features are moved by their entries, except for data so small that nothing is compiled. More features than examples
-    would take many linear systems in NumPy, and compile earlier.
+    For sparse features :func:`takes_entries` costs less, except for data so small that nothing is compiled. With more features
+    than examples the limit of such small data is lower, since many linear systems in NumPy would be needed.
     """
     share = tuning.wide_walk_share if problem.d > problem.n else 1.0
     if problem.data.profile.sparse and problem.n * problem.d > share * tuning.small_entries:
@@ -24,7 +24,7 @@ def takes_thresholds(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_entries(problem: Any, tuning: Tuning) -> bool:
-    """Whether sparse features are moved by their stored entries: least squares with a threshold for each feature.
+    """Whether coordinate descent visits the stored entries of sparse features: least squares with a threshold for each feature.
 
     The matrix of few features costs less than the sweeps that correlated ones need.
     """
@@ -36,7 +36,7 @@ def takes_entries(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_large(problem: Any, tuning: Tuning) -> bool:
-    """Whether dense features beyond one block are gathered or moved one by one: least squares with a threshold for each."""
+    """Whether dense features beyond one block are gathered or updated one by one: least squares with a threshold for each."""
     n, d, form = problem.n, problem.d, problem.regularizer.form
     if problem.columns > 1 or not tuning.direct_entries < n * d <= tuning.swept_entries:
         return False

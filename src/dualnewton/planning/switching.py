@@ -120,7 +120,7 @@ class Switching:
         return other.after(plan, f"{epochs:.3g} more epochs of rounds would cost {left / other.cost:.2g} times as much")
 
     def _has_tried_rounds(self) -> bool:
-        """Whether these are rounds that have shown their speed, and have not ended.
+        """Whether the current plan is dual rounds whose speed has been measured, and which have not converged.
 
         Two steps show it: slow ones are followed by joint steps, each of which may cost as much as all sweeps before.
         """
@@ -174,7 +174,7 @@ class Switching:
         """Predict the cost of a primal method from here."""
         costs, tuning, newton = self.facts.costs, self.tuning, other.method == "newton"
         if not has_hessian(self.problem):
-            return other.cost  # it must find the nonzero features first
+            return other.cost  # the nonzero features must be found first
         if not newton and math.isinf(expected_ihs_cost(self.facts, other.tau)):
             return math.inf
         if newton and self.facts.matrix_free:

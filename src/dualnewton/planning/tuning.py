@@ -42,8 +42,9 @@ class Tuning(Crossovers):
     product_features: int = 64
     product_entries: int = 1 << 19
     product_growth: int = 8
-    # Multiplications of all Hessians of a fit, nd² each, from which on small data with fewer features are fitted so, too: with
-    # 22 to 60 features and losses that need several Hessians, in 0.5 to 1.0 of the time.
+    # Multiplications of all Hessians of a fit, nd² each, from which on small data with fewer than ``product_features`` features
+    # are also fitted by conjugate gradients: with 22 to 60 features and losses that need several Hessians, in 0.5 to 1.0 of the
+    # time.
     product_hessians: float = 1.2e7
     # For Newton's method on one dense block to begin by conjugate gradients: the least number of rows for each feature, for
     # losses that are piecewise quadratic or have no γ; and the least number of conjugate gradients that cost as much as a
@@ -59,20 +60,20 @@ class Tuning(Crossovers):
     product_block: int = 1 << 22
     # Factor by which the conjugate gradients on sparse rows, no fewer than features, are predicted to be too many: frequent
     # features have most of the trace of their Hessians, and with many rows for each feature the eigenvalues lie close together.
-    # A quadratic loss has one Hessian, which costs what is predicted. And the multiple of the cost of the other methods that the
-    # conjugate gradients may cost, by the decrease of the gap so far; if they are expected to cost more, the other methods go on.
+    # The second is for a quadratic loss, whose one Hessian costs what is predicted. The third limits the conjugate gradients,
+    # whose cost is predicted from the decrease of the gap: beyond this multiple of the cost of the other methods, these continue.
     product_optimism: float = 8.0
     quadratic_optimism: float = 2.0
     product_patience: float = 4.0
-    # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
-    # solved roughly. And the most of them in a system of a logistic loss with fewer examples than features.
+    # Cost of a fit by these conjugate gradients, in systems that are solved to the wanted gap: all but the last are solved
+    # roughly. And the largest predicted number of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0
     fitted_products: float = 10.0
     # Largest number of stored entries of sparse rows for which all dual rounds of a fit are done in one call, without the
     # certificates and comparisons of the loop: beyond, these take little of the time.
     round_entries: int = 1 << 19
-    # Least number of features for each example for this; and the ratio of the mean of ‖a_i‖² to λn from which on a penalty is
-    # weak.
+    # Least number of features for each example for this with a weak penalty; and the ratio of the mean of ‖a_i‖² to λn from which
+    # on a penalty is weak.
     round_features: float = 1.0
     round_conditioning: float = 4.0
     # Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
@@ -80,7 +81,7 @@ class Tuning(Crossovers):
     # L-BFGS in 2.
     class_features: int = 1024
     class_blocks: int = 2
-    # Least ratio of examples times classes to features for which it is solved so with more features than examples.
+    # Least ratio of examples times classes to features for which softmax is solved by L-BFGS with more features than examples.
     class_coordinates: float = 2.0
     # Examples times classes up to which, with more features than examples, Newton's method solves softmax on the span of the
     # rows; and examples up to which L-BFGS does, beyond.
@@ -96,7 +97,7 @@ class Tuning(Crossovers):
     together_entries: int = 1 << 17
     # Largest number of entries of X for which interior-point steps of several models are batched.
     kinks_together: int = 1 << 13
-    # Entries of dense and of sparse rows for each thread that is counted on.
+    # Least number of entries of dense and of sparse rows for each thread that predictions count.
     thread_entries: int = 1 << 19
     sparse_thread_entries: int = 1 << 17
     # Largest number of features for which Newton's method on small data factorises the d×d Hessian of one dense block, in
@@ -128,7 +129,7 @@ class Tuning(Crossovers):
     entry_features: int = 256
     # Predicted effort
     predicted_gap: float = 1e-6  # relative gap to which the effort of smooth losses is predicted
-    starting_gap: float = 3.0  # logarithm of the relative gap at w = 0 as a multiple of the conditioning
+    starting_gap: float = 3.0  # ln(relative gap at w = 0 divided by the conditioning)
     newton_passes: float = 8.0  # passes of Newton's method from w = 0 to a relative gap of 1e-6
     # Passes of Newton's method near the optimum, for a quadratic loss, and on the dual with all examples in one block.
     last_passes: float = 2.0
@@ -281,8 +282,8 @@ class Tuning(Crossovers):
     # Paths of sparse features visit stored entries, instead of solving systems with the moments of all features, where the
     # cube of the number of features exceeds this multiple of the stored entries.
     entry_path_cube: float = 2000.0
-    # Largest number of stored entries for which one least-squares model with thresholds is fitted in one call of this kind;
-    # passes over more of them use several threads.
+    # Largest number of stored entries for which one least-squares model with thresholds is fitted by coordinate descent over them
+    # in one call; for more of them, passes in several threads are faster.
     entry_fit: int = 1 << 21
     # The same as ``entry_path_cube`` for one such model. Correlated features (dummy variables, words) take many more sweeps than
     # independent ones, while the matrix of all of them costs the same.

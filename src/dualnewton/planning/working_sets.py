@@ -78,7 +78,7 @@ def has_cheap_systems(profile: Profile, multiple: float) -> bool:
 
 
 def visits_entries(data: Data, tuning: Tuning, models: int = 1) -> bool:
-    """Whether least squares with thresholds may move features by their stored entries; each model keeps a copy of these."""
+    """Whether least squares with thresholds may be solved over stored entries, of which each model keeps a copy."""
     few = 2 * models * data.profile.stored <= tuning.path_entries
     return few and data.capabilities.whole and Costs.of(data.profile, tuning).by_entry
 
@@ -106,8 +106,8 @@ def compiles_paths(features: int, tuning: Tuning) -> bool:
 def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """Whether one least-squares model is fitted along decreasing penalties, on the matrix of its nonzero features.
 
-    Every feature needs a threshold, so that few coefficients are nonzero, usually at most min(n, d). Gathering sparse features a
-    few at a time costs more than it saves.
+    Every feature needs a threshold, so that few coefficients are nonzero, usually at most min(n, d). For sparse features,
+    gathering a few at a time costs more than it saves.
     """
     profile = problem.data.profile
     # With more than a few features, the nonzero ones are gathered.
@@ -156,7 +156,7 @@ def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
 def are_used(problem: Problem, slopes: np.ndarray, pulled: np.ndarray, tuning: Tuning) -> bool:
     """Whether most features of least squares are likely to be nonzero, given their slopes at w = 0 and which exceed thresholds.
 
-    Where features share what they explain, those that enter first leave little for the others.
+    Where several features explain the same part of the targets, the first ones in the model leave little for the others.
     """
     if problem.d > problem.n or np.count_nonzero(pulled) < tuning.walk_share * problem.d:
         return False

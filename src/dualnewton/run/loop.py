@@ -316,7 +316,7 @@ class Run:
         self._record(late=time.perf_counter() > deadline, exhausted=most <= 0.0)
         if self.finished:
             return 0.0
-        # 2. Move.
+        # 2. Update the models.
         method, began = self._current_method(), time.perf_counter()
         spent = method.step(rng, deadline, most)
         self.work_seconds += time.perf_counter() - began

@@ -67,7 +67,7 @@ class Track:
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 
     def expected_relative_gap(self) -> float:
-        """Return this estimate divided by |P| of the last step, or of the best certificate if the method does not know it.
+        """Return this estimate divided by |P| of the last step, or of the best certificate if the method does not compute it.
 
         P may have decreased much since the last certificate, often that of the start.
         """

@@ -1,4 +1,4 @@
-"""What solvers are given by the planner: tuned numbers, and the sizes of working sets."""
+"""Tuned numbers that the planner passes to solvers, and the sizes of working sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Crossovers:
     """Sizes from which on one way of computing the same takes less time than another.
 
-    They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers see: no rates of a machine.
+    They are the part of the planner's :class:`~dualnewton.planning.tuning.Tuning` that solvers use, without rates of a machine.
     """
 
     # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
@@ -25,15 +25,15 @@ class Crossovers:
     # Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
     # joint steps: one costs several epochs, and 20 and more where many examples are free.
     quick_rounds: float = 0.05
-    # Steps of dual rounds in one call, of at most five epochs each, that may be expected: else the loop takes joint steps
-    # too.
+    # Largest predicted number of steps of dual rounds, of at most five epochs each, for a fit in one call; beyond it the loop,
+    # which also takes joint steps, is faster.
     round_steps: int = 16
     # Epochs after which a fit of Huber's regression at one positive scale ends, where Newton steps in all variables follow:
     # these need a start, not a solution, for which rounds may need 1e5 epochs if the penalty is as weak as the default one.
     scale_epochs: float = 100.0
     # Steps on one dense block
-    # Interior-point steps on one dense block leave out the examples whose slope is decided, if at most this share of
-    # the rows remains, and if they have so many entries.
+    # Interior-point steps on one dense block leave out examples far from their kinks, if at most this share of the rows remains,
+    # and if the block has at least so many entries.
     undecided_share: float = 0.5
     undecided_entries: int = 1 << 14
     # Entries of one dense block from which softmax takes its first steps in float32: for fewer, calls take longer than the
@@ -55,9 +55,9 @@ class Crossovers:
     # Features above which models of several outputs on a block of more than ``small_entries`` entries are left to block
     # coordinate descent, which is compiled.
     persistent_features: int = 128
-    # Share of the features that violated the optimality conditions before some were gathered, above which those that still do are
-    # expected to be used, and are left to coordinate descent: with a ridge and more features than examples, whose number does not
-    # bound that of the features in use.
+    # Share of the features that violated the optimality conditions before some of them were gathered. If more than this share
+    # still violate them, most are expected to be used, and coordinate descent follows. This is for a ridge and more features than
+    # examples: then the features in use may outnumber the examples.
     pulled_share: float = 0.75
     # Working sets
     least_set: int = 64  # number of features of a working set whose matrix is always formed
@@ -65,16 +65,17 @@ class Crossovers:
     # proximal point steps are tried.
     exchanged_coordinates: int = 32
     gathered_features: int = 16  # features up to which all are gathered at once from one dense block
-    # Largest number of multiplications n m min(n, m) for which no minimum over the strongest features comes first, and all m that
-    # violate the conditions are gathered from a block with d ≤ n.
+    # Largest number of multiplications n m min(n, m) for which all m features that violate the conditions are gathered at once
+    # from a block with d ≤ n; for more, the minimum over the strongest of them is computed first.
     gathered_products: int = 1 << 24
     # Share of the features with a slope beyond their threshold at w = 0 above which the matrix of all is computed at once.
     walk_share: float = 0.7
-    # Sum of what each feature explains alone, as a fraction of what they explain together or of the squares of the targets, up
-    # to which features count as independent, so that most with such a slope are used: of independent ones it is about one.
+    # Features count as independent if the sum of what each explains alone is at most this multiple of what they explain together
+    # (or of the squares of the targets): the ratio is about one for independent features, most of which are then used.
     shared_share: float = 2.0
-    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, which the products
-    # take, and the second times m²/n, which the systems take; and the fewest that are worth a copy of all features by columns.
+    # Sweeps over m dense features of n rows that are tried before linear systems: the first number times m, for the cost of the
+    # products, plus the second times m²/n, for that of the systems; and the least number that is worth a copy of all features by
+    # columns.
     product_sweeps: float = 1.0 / 40.0
     system_sweeps: float = 1.0 / 3.0
     fewest_sweeps: int = 10
@@ -87,8 +88,8 @@ class Crossovers:
     matrix_entries: float = 2.0
     # Coordinates of a working set up to which one kernel does sweeps and Newton steps; beyond it, LAPACK factorises faster.
     kernel_coordinates: int = 1 << 10
-    # Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps over this number;
-    # the second for several outputs, whose sweeps are over blocks.
+    # Coordinate descent over m features, u of them in use, costs as much as a Newton step after u²/m sweeps divided by this
+    # number; the second is for several outputs, whose sweeps are over blocks.
     sweeps_divisor: float = 36.0
     joint_sweeps_divisor: float = 4.0
     joint_factor: int = 1500  # features in use up to which a Newton step over several outputs factorises its matrix

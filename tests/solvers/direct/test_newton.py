@@ -280,11 +280,11 @@ def test_sums_in_float32_that_lose_a_direction_are_tried_once(monkeypatch):
 
 def test_a_new_hessian_is_compared_with_further_steps_from_the_old():
     fast, slow = [1.0, 1e-4], [1.0, 0.5]
-    assert not descent.outlives(fast, 1e-6, price=0.0)  # half a step is left, and one from a new Hessian
-    assert not descent.outlives(slow, 1e-6, price=20.0)  # 19 steps are left, and 4 from new Hessians
-    assert descent.outlives(slow, 1e-6, price=5.0)
-    assert descent.outlives([1.0, 2.0], 1e-6, price=100.0)
-    assert descent.outlives(fast, 0.0, price=100.0)
+    assert not descent.needs_hessian(fast, 1e-6, price=0.0)  # half a step is left, and one from a new Hessian
+    assert not descent.needs_hessian(slow, 1e-6, price=20.0)  # 19 steps are left, and 4 from new Hessians
+    assert descent.needs_hessian(slow, 1e-6, price=5.0)
+    assert descent.needs_hessian([1.0, 2.0], 1e-6, price=100.0)
+    assert descent.needs_hessian(fast, 0.0, price=100.0)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -101,7 +101,7 @@ def test_softmax_is_solved_for_all_classes_together(fit_intercept, tuning):
 
 
 def test_least_squares_over_gradients_are_the_iterates_of_conjugate_gradients(monkeypatch):
-    monkeypatch.setattr(wide, "_pays", lambda _gaps, _wanted, most: most > 0)  # all steps that are asked for
+    monkeypatch.setattr(wide, "_suffices", lambda _gaps, _wanted, most: most > 0)  # all steps that are asked for
     problem = dn.Problem(X, SCORE, losses.Squared(), lam=1.0)
     H, g = X.T @ X + N * np.eye(D), X.T @ SCORE
     w, r = np.zeros(D), g.copy()

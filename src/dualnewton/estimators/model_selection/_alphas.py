@@ -26,15 +26,15 @@ from dualnewton.matrix import linear
 from dualnewton.run.result import Result
 
 DOUBT, OPEN = 2.0, 1e-8
-"""Factor of the error that a gap leaves in predictions for training rows, up to which those for other rows are in doubt; and the
-least relative gap of models that are fitted again."""
+"""Error of predictions for held-out rows that is considered possible, as a multiple of the error that a gap allows for training
+rows; and the least relative gap of models that are fitted again."""
 
 EXACT = 1e-14
 """Gap, as a fraction of an error, above which the models of values that may be the best are fitted again to prove the choice."""
 
 BATCH, FARTHER = 8, 4.0
-"""Values that are fitted again at a time, the best first; and the largest distance of an error from the least, as a multiple of
-the largest change of an error in such fits, of a value that is fitted again, too."""
+"""Number of values that are fitted again at a time, the best first. A further value is fitted again if its error exceeds the
+least by at most this multiple of the largest change of an error in such fits."""
 
 KEPT = 1 << 23
 """Number of coefficients of models that are kept until the choice; of more models, the nonzero ones count."""
@@ -146,7 +146,7 @@ class Search:
                     self._store((r, k), found)
 
     def _contenders(self) -> np.ndarray:
-        """Return whether each value may be the best one of exact fits, to judge by the gaps of its models, which are not tiny.
+        """Return whether each value may be the best one of exact fits, given the gaps of its models, which are not tiny.
 
         A gap leaves an error of √(2 gap) in the root of the mean square of the predictions for the training rows. No value is
         returned if one alone may be the best.
@@ -209,7 +209,7 @@ class AlphaSearch(CrossValidated):
     # Defined by subclasses ---------------------------------------------------------------------------------------------
 
     def _walk(self, search: Search) -> Walk:
-        """Return the way of fitting that suits the data."""
+        """Return the function that fits the models of a grid, chosen by the data."""
         raise NotImplementedError
 
     def _choice(self, search: Search) -> choice.ChoiceCertificate | None:  # noqa: ARG002

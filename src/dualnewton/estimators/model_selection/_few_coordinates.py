@@ -25,7 +25,7 @@ class FewCoordinates:
         self.factor = Factor.of(data.matrix)
 
     @staticmethod
-    def pay(data: Examples, tuning: Tuning) -> bool:
+    def is_cheaper(data: Examples, tuning: Tuning) -> bool:
         """Whether there are fewer examples than features, and the n×n Gram matrix is cheap enough."""
         return data.matrix.capabilities.whole and shares_coordinates(data.matrix.profile, tuning)
 

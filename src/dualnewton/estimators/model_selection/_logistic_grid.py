@@ -96,10 +96,10 @@ class GridFits:
         self.again = search.certify_choice
         newton = session.method in ("auto", "newton") and data.matrix.capabilities.local
         newton = newton and not multiplies_entries(data.matrix.profile, session.tuning)  # then no Hessian is computed
-        self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
+        self.few = FewCoordinates(data) if newton and FewCoordinates.is_cheaper(data, session.tuning) else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
-        if newton and Neighbours.pay(rows, folds, session.tuning):
+        if newton and Neighbours.is_cheaper(rows, folds, session.tuning):
             classes = len(search.classes_) if search._is_softmax else 1
             self.neighbours = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
 

@@ -45,13 +45,15 @@ WELL_BELOW = 0.5
 """Fraction of the wanted gap at which the steps of a model end: the certificate rounds differently."""
 
 MOST_STEPS, FIRST_STEPS, MOST_PAIRS = 24, 6, 24
-"""Most steps of a model, those after which it is given up if their progress promises more than the most, and pairs of L-BFGS."""
+"""Largest number of steps of a model; number after which it is left to other methods, if more than the largest number are
+predicted; and pairs of L-BFGS."""
 
 SHORTEST = 0.1
 """Smallest part of a step that is tried; each trial without a decrease takes half of the one before."""
 
 FORESEEN = 0.1
-"""Fraction of the wanted gap at which a step is certified without being evaluated, if it lessens the gap as the last one did."""
+"""Predicted fraction of the wanted gap at which the point after a step is certified without being evaluated; the prediction
+assumes the same decrease as in the last step."""
 
 FAR = 0.1
 """Relative gap after the steps above which the model is fitted from another start."""
@@ -68,7 +70,8 @@ class Neighbours:
         self.c, self.tuning, self.useful = c, tuning, True
         kinds, group = folds.patterns
         self.joint = classes > 1 and has_hessian_of_each_fold(data, len(folds), tuning, classes)
-        # Whether classes that have no joint Hessian share one; each has its own once that turns out to be slow, if this pays.
+        # Whether classes that have no joint Hessian share one; each has its own once that turns out to be slow, if it costs
+        # little.
         self.shared = classes > 1 and not self.joint
         self.apart = self.shared and has_hessian_of_each_class(data, len(folds), tuning, classes)
         if self.joint or has_hessian_of_each_fold(data, len(folds), tuning):
@@ -83,7 +86,7 @@ class Neighbours:
         self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
 
     @staticmethod
-    def pay(data: Data, folds: Folds, tuning: Tuning = DEFAULT) -> bool:
+    def is_cheaper(data: Data, folds: Folds, tuning: Tuning = DEFAULT) -> bool:
         """Whether such steps cost less than passes over the data."""
         return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning)
 
@@ -263,7 +266,7 @@ class _Model:
         return gap > wanted
 
     def _is_slow(self, wanted: float) -> bool:
-        """Whether the steps so far promise that more than the most will be needed."""
+        """Whether more than ``MOST_STEPS`` steps are predicted, from the steps so far."""
         steps = self.passes - 1
         if steps < FIRST_STEPS:
             return False

@@ -1,6 +1,6 @@
 """Expressions of row arrays: recorded by the client, evaluated by the tasks on the workers, block by block.
 
-Each expression knows its ``meta``, the NumPy array that it has for a block without rows. Its only axis of length zero is the axis
+Each expression has a ``meta``, the NumPy array that it has for a block without rows. Its only axis of length zero is the axis
 of the rows, and its other axes and its type are those of every block.
 """
 

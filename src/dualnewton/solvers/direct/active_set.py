@@ -2,10 +2,10 @@
 
     f(v) = ½ vᵀHv − qᵀv + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      and v ≥ 0 where ``low`` is −∞
 
-1. The primal-dual active set method takes the signs that one move of coordinate descent, in all coordinates at once, would
-give, and solves a linear system for the coordinates that are not zero. From a good start it ends after a few systems, whatever
-the size, but it may cycle where features are correlated. A singular system (one-hot features with an intercept) has no solution
-with these signs, or many: it ends the method, since numbers of the size of 1/rounding would follow.
+1. The primal-dual active set method determines the signs of all coordinates by one step of coordinate descent, in all coordinates
+   at once, and solves a linear system for the coordinates that are not zero. From a good start it ends after a few systems,
+   whatever the size, but it may cycle where features are correlated. A singular system (one-hot features with an intercept) ends
+   the method: it has no solution with these signs, or many, of which rounding errors would give a huge one.
 
 2. Then, for few coordinates, single coordinates become zero or nonzero one after the other, each time with a linear system for
 the others (feature-sign search, Lee, Battle, Raina and Ng 2007): f decreases at every step. A coordinate on which the nonzero
@@ -44,7 +44,7 @@ SINGULAR = 1e-10
 """Pivot of a Cholesky factorisation, as a fraction of the diagonal entry, up to which a matrix counts as singular."""
 
 SHARPER = 0.1
-"""Error of a proximal step as a fraction of the change that it makes."""
+"""Error up to which a proximal step is solved, as a fraction of the change that it makes."""
 
 
 MOST_SETS = 8
@@ -231,7 +231,7 @@ class Model:
         convexity, a step from c to v leaves f(v) − f(u) ≤ Σ κ_j |v_j − c_j| |v_j − u_j|, and the minimum u is expected to be no
         farther from v than c is. If ``is_over`` returns True before that, f(v) does not exceed its value at the start. Up to
         ``exchanged`` coordinates are exchanged one by one before proximal point steps. Callers ignore NumPy's warnings of
-        overflow, since the certificate shows whether it has spoilt a step.
+        overflow: the certificate would show a point that overflow has made wrong.
         """
         part, least, begin, start = FIRST, LAST, np.nan, self.v
         for _ in range(MOST_PROXIMAL):
@@ -246,7 +246,7 @@ class Model:
             ended = self._proximal(part * self.gram.diagonal, is_over)
             if 0.0 < part * float(np.square(self.v - center) @ self.gram.diagonal) <= share * (begin - self.value):
                 break
-            if not ended:  # so small a κ takes too many Newton steps: a larger one goes on from here
+            if not ended:  # so small a κ takes too many Newton steps: continue with a larger one
                 least = min(part / FALL, FIRST)
             in_vain, last = self.value > before - ROUNDING * abs(before), part
             part = max(part * FALL, least)

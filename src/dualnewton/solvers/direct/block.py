@@ -21,7 +21,7 @@ STEP_EPOCHS = 2.0
 """Epochs of work that a step counts for: one pass for values and gradient, one for the matrix of the linear system."""
 
 MOST_STEPS = 50
-"""Steps that a direct solver takes at most; well-posed problems take fewer than 20."""
+"""Largest number of steps of a direct solver; well-posed problems take fewer than 20."""
 
 WELL_BELOW = 0.5
 """A solver continues until the gap that it expects is at most this fraction of ``tol``: the certificate rounds differently."""
@@ -84,7 +84,7 @@ class Found(NamedTuple):
     alpha: np.ndarray | None = None  # dual point, where the solver has a better one than −φ′(z)
     scale: float | None = None  # σ, where a scale of the residuals is fitted
     given_up: bool = (
-        False  # whether the solver leaves the rest to other methods: no certificate would meet the tolerance
+        False  # whether the solver ended early, so that other methods continue without a certificate of this point
     )
 
     def point(self) -> Any:

@@ -6,8 +6,8 @@ matrices, each of which costs several passes. Two approximations take fewer:
 1. At w = 0 all Q_i are equal, and Σ c_i Q_i ⊗ ã_i ã_iᵀ = S ⊗ G with one Gram matrix G. Elsewhere Q_i is replaced by w_i S, with
    w_i = tr Q_i and S the mean of all Q_i, of trace one. The steps begin with this matrix.
 2. Where these need many passes, the probabilities of the rows differ too much. The Hessians of single classes, H_k = Σ c_i p_ik
-   (1 − p_ik) ã_i ã_iᵀ + ridge, take K Gram matrices; small problems use H itself, and so do larger ones for which the decrease of
-   the gap says that those of single classes will not suffice, such as separable classes with a weak penalty.
+   (1 − p_ik) ã_i ã_iᵀ + ridge, take K Gram matrices. Small problems use H itself, and so do larger ones whose gap decreases too
+   slowly with those of single classes, such as separable classes with a weak penalty.
 
 Every column sum of W and of the gradient is zero: neither the losses nor their gradients change if a vector is added to the
 coefficients of all classes, and the penalty is least if these sum to zero.
@@ -39,7 +39,7 @@ Inverse = Callable[[np.ndarray], np.ndarray]
 
 
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *, passes: int, whole: bool) -> Found:
-    """Take steps until the expected gap is small enough, or a step promises no more than rounding.
+    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ MOST_PRODUCTS = 400
 
 
 class Asked(NamedTuple):
-    """The product of the matrix of a system with a vector, which a search waits for."""
+    """A vector whose product with the matrix of a system a search needs before it can continue."""
 
     system: System
     p: np.ndarray
@@ -128,13 +128,13 @@ def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:
 
 
 def _constant(problem: Problem) -> Start:
-    """Return w = 0, for least squares with the best intercept: its system then knows the value at its end."""
+    """Return w = 0, for least squares with the best intercept: the system then gives the value at its solution."""
     w, b = nothing(problem)
     return w, problem.best_intercept_without_features() if problem.loss.curvature is Curvature.CONSTANT else b
 
 
 class Pace(NamedTuple):
-    """How far a fit has come before a system."""
+    """The progress of a fit before a system, from which the further conjugate gradients are predicted."""
 
     most: int = 0  # conjugate gradients that cost as much as a Hessian; 0 for no limit
     first: float = 0.0  # gap at the start of the fit
@@ -159,7 +159,7 @@ ANY = Pace()
 """No limit: a system is solved by as many conjugate gradients as it needs."""
 
 
-class Way(NamedTuple):
+class Solved(NamedTuple):
     """A step, its margins, the conjugate gradients that it took, and whether it ended early because these were slow."""
 
     x: np.ndarray
@@ -210,10 +210,10 @@ class System:
         return self.curved(t).sum(axis=0) @ self.of_intercept
 
     def left_by_intercepts(self, at: Point) -> float:
-        """Return what the slopes s along the intercepts of several classes leave at a point nearby: sᵀ(Σ φ″_i)⁻¹s.
+        """Return the part of the gap that is due to the slopes s along the intercepts of several classes: sᵀ(Σ φ″_i)⁻¹s.
 
-        P is half of that above its least value over them, and balancing the dual point costs as much. With a strong penalty that
-        is nearly the whole gap. (For one column the certificate moves the intercept to its best value.)
+        P exceeds its minimum over the intercepts by half of that, and balancing the dual point lowers D by the other half. With a
+        strong penalty that is nearly the whole gap. (For one column the certificate moves the intercept to its best value.)
         """
         if not self.risk.free or self.risk.loss.columns == 1:
             return 0.0
@@ -246,9 +246,9 @@ class System:
         found += self.ridge * p
         return found
 
-    def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Way:
+    def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Solved:
         """Do all that :meth:`search` says, with a product at a time."""
-        way: Way = _answered(self.search(left, goal, most, pace))
+        way: Solved = _answered(self.search(left, goal, most, pace))
         return way
 
     def search(
@@ -287,7 +287,7 @@ class System:
         S = s if K == 1 else s.reshape(-1, K)
         images = risk.rows @ S
         b = start - self.best_intercept(images) if risk.free else 0.0
-        return Way(risk.vector(S.T, b), images + b, products, slow)
+        return Solved(risk.vector(S.T, b), images + b, products, slow)
 
 
 def _scales(risk: Risk, weights: np.ndarray, block: Block) -> tuple[Any, Any, Any]:

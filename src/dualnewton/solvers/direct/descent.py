@@ -22,8 +22,8 @@ MOST_PAIRS = 12
 """Pairs that L-BFGS keeps; those of 30 steps save few passes, and take longer than a pass over small data."""
 
 OBSERVED, PATIENCE = 8, 32
-"""Steps over which the decrease of the gap is measured, that of L-BFGS being uneven, and steps after which the method is given up
-where the limit is too low for the expected number of further steps."""
+"""Steps over which the decrease of the gap is measured, since that of single L-BFGS steps varies; and steps after which the
+method ends if more further steps are expected than the limit allows."""
 
 Pairs = list[tuple[np.ndarray, np.ndarray, float]]
 """Steps s, the differences y of the gradients at their ends, and the products sᵀy."""
@@ -40,9 +40,10 @@ def step(
 ) -> tuple[Point, bool]:
     """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
-    The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective. The margins
-    of the step are computed if they are not given. ``exact`` says that a step costs much more than the search for the lowest
-    point: where one example shortens the step, a secant through the slopes at its ends falls far short of that.
+    The second value says whether it is the last: its predicted decrease was at most ``level`` of the objective. The margins of
+    the step are computed if they are not given. ``exact`` asks for an accurate search of the lowest point, for steps that cost
+    much more than the search: where one example shortens the step, a secant through the slopes at its ends ends far before that
+    point.
     """
     slope, loss, margins = float(at.gradient @ way), risk.loss, risk.margins(way) if margins is None else margins
     t = 1.0 if loss.gamma is not None else first_length(loss, margins)
@@ -88,9 +89,9 @@ def quasi_newton(
     """Take at most ``most`` steps of L-BFGS from the matrix whose inverse is given.
 
     Return where they end, their number, and whether they are the last: the expected gap is at most ``goal``, relative to P, or a
-    step promised a decrease of at most ``level`` of the objective. They also end at the deadline, and when ``is_slow``, given the
-    gaps so far and the wanted one, says that a new matrix costs less. ``pairs`` are those of earlier steps; those of the new ones
-    are added.
+    predicted decrease was at most ``level`` of the objective. They also end at the deadline, and when ``is_slow``, given the gaps
+    so far and the wanted one, says that a new matrix costs less. ``pairs`` are those of earlier steps; those of the new ones are
+    added.
     """
     gaps = [risk.gap(at)]
     while gaps[-1] > goal * abs(at.value):
@@ -117,13 +118,13 @@ def remember(pairs: Pairs, at: Point, found: Point) -> None:
 def is_slow(gaps: list[float], goal: float, price: float) -> bool:
     """Whether more than ``price`` further steps are expected, by the decrease of the gap in the last ones.
 
-    That a gap exceeds P by far says little: with a weak penalty that is so at points near the minimum, too.
+    A gap far larger than P contains little information: with a weak penalty it is so large at points near the minimum, too.
     """
     return len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], goal, OBSERVED) > price
 
 
-def outlives(gaps: list[float], goal: float, price: float) -> bool:
-    """Whether a new Hessian, which costs as much as ``price`` steps, is expected to pay, given the gaps since the last one.
+def needs_hessian(gaps: list[float], goal: float, price: float) -> bool:
+    """Whether a new Hessian is expected to save more steps than its cost, ``price`` steps, given the gaps since the last one.
 
     Steps from the old one are expected to go on at their mean rate. From a new one the logarithm of the decrease doubles with
     each Hessian (quadratic convergence): 2r + 4r + … + 2ˢr for the s next ones, where r is that of the first step from the old.

@@ -5,7 +5,7 @@
 with ã_i = (a_i, 1), x = (w, b) and no ridge on b (:mod:`~dualnewton.objective.huber_scale`). At every point σ is the best one for
 the residuals, and a step is Newton's for the minimum over σ. The Hessian is that of the inliers I, those with |r_i| ≤ εσ:
 (1/σ) Σ_I c_i v_i v_iᵀ with v_i = (ã_i, −ψ_i). From step to step Σ_I c_i ã_i ã_iᵀ changes by the examples that enter or leave I.
-Away from the best b the gap changes in the first order, so that the slope along b counts as a gap.
+The gap grows in proportion to the distance of b from its best value, so that the slope along b is added to the expected gap.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ singular."""
 
 SLOW = 6
 """Number of steps without halving the expected gap after which Newton's method ends: where the best scale is nearly zero it takes
-very many, and the search over scales follows interior points instead (``solvers/outer/scale_search.py``)."""
+very many, and interior-point steps are used instead (``solvers/outer/scale_search.py``)."""
 
 
 class Point(NamedTuple):
@@ -170,7 +170,7 @@ def solve(problem: HuberScaleProblem, block: Block, start: Start | None, limits:
 
     A start is not used: it has no scale, and the least-squares fit costs less than a step.
     """
-    with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
+    with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         rows = block.extended if problem.fit_intercept else block.rows
         objective = Objective(problem, rows, block.crossovers.updated_share)
         at, steps = objective.started(), 1

@@ -57,14 +57,15 @@ WORSE = 2.0
 """Multiple of the least violation so far above which a step has raised it."""
 
 IN_VAIN, IDLE = 12, 2
-"""Steps in a row that leave more than half of the least violation, after which other steps take over: after a raised violation
-the steps leave about two thirds of it each. One that neither raises nor halves it counts as two: rounding may be reached."""
+"""Consecutive steps that leave more than half of the least violation, after which other steps are used: after a raised violation
+each step leaves about two thirds of it. A step that neither raises nor halves it counts as two: rounding may be reached."""
 
 SMALL = 16
 """Number of features up to which the system of all is solved where some norms are zero: taking the others would take longer."""
 
 KEPT = 0.1
-"""Part of each norm that remains after such a step: many at once that became zero, and nonzero again, might repeat."""
+"""Least fraction of each norm that remains after such a step: if many became zero at once, and nonzero again, steps might
+cycle."""
 
 RISE = 1e-9
 """Rise of the objective, as a fraction of it, above which a proximal step has failed."""

@@ -8,8 +8,8 @@ most of the time, so that
 1. the start is the least-squares fit to the kinks, from which 6 to 12 steps lead to a relative gap of 1e-4,
 2. a step takes about 40 array operations on p, q, s, t in one array, and one Cholesky factor: d×d, or n×n for fewer examples than
    features (:mod:`~dualnewton.solvers.primal.step_systems`),
-3. once most slopes are near an end of their jump, the steps go on with the other examples alone (``Terms.restricted``), and
-   the gap of all examples decides whether that was right.
+3. once most dual variables are near an end of their interval at a kink, the steps continue with the other examples alone
+   (``Terms.restricted``), and the gap over all examples checks that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         own = solve(span.problem(problem), inner, None, limits)
         return own._replace(w=span.lifted(own.w))
     live = slice(None) if problem.sample_weight is None or problem.c.all() else np.flatnonzero(problem.c > 0.0)
-    with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
+    with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         whole = terms_of(problem, block, live, limits.tol)
         at = started(whole)
         if at is None:

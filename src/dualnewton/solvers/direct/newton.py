@@ -27,7 +27,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import ROUNDING, Pairs, corrected, outlives, quasi_newton, remember, step
+from dualnewton.solvers.direct.descent import ROUNDING, Pairs, corrected, needs_hessian, quasi_newton, remember, step
 from dualnewton.solvers.direct.risk import Point, Risk
 from dualnewton.solvers.direct.squares import is_exact
 
@@ -38,8 +38,8 @@ CURVED_ROWS = 48
 """Rows for each unknown whose quadratic models are summed for a loss with a log link."""
 
 SAMPLE_GAP = 0.1
-"""The sample is solved to a gap of this fraction of unknowns over its rows, which is about the relative accuracy of its solution,
-or until a step promises no more than that accuracy."""
+"""The sample is solved to a gap of this fraction of unknowns/rows, which is about the relative accuracy of its solution, or until
+the predicted decrease of a step is below that accuracy."""
 
 SAMPLE_STEPS, PASSES = 10, 8
 """Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
@@ -84,8 +84,8 @@ def _minimised(
     *,
     sampled: bool,
 ) -> tuple[np.ndarray, int]:
-    """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
-    at most ``level`` of the objective.
+    """Return x and the number of steps: until the expected gap is at most ``goal``, relative to P, or the predicted decrease of a
+    step was at most ``level`` of the objective.
 
     ``sampled`` says whether w = 0, so that a sample of the rows may be solved first, if they are many.
     """
@@ -109,7 +109,7 @@ def _minimised(
 def _descended(
     risk: Risk, at: Point, gap: float, goal: float, most: int, deadline: float, level: float, crossovers: Crossovers
 ) -> tuple[Point, int]:
-    """Return the minimum and the steps to it by Newton's method, each of whose Hessians serves L-BFGS as long as that pays.
+    """Return the minimum and the number of steps by Newton's method, where L-BFGS uses each Hessian until a new one costs less.
 
     With few rows for each unknown the curvature changes too much from step to step. Large sums are computed in float32 unless
     that changes some direction much.
@@ -118,7 +118,7 @@ def _descended(
     single, gaps, pairs, inverse = large, [gap], Pairs(), None
     passes, price, stuck, before = 0, 0.0, False, at
     while passes < 2 * most and not stuck:
-        if inverse is None or not many or outlives(gaps, goal * abs(at.value), price):
+        if inverse is None or not many or needs_hessian(gaps, goal * abs(at.value), price):
             factor = risk.narrow_factor(at.margins) if single else None
             single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
             inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
@@ -256,7 +256,7 @@ def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:
             return t
         t = low - at_low * (high - low) / (at_high - at_low)
         at_t = slope(t)
-        # Half the slope at the end that stays (the Illinois rule): secants alone would creep away from t = 1, where margins are
-        # large and the slope is flat.
+        # Half the slope at the end that stays (the Illinois rule): secants alone would move away from t = 1 slowly, since the
+        # slope changes little where margins are large.
         low, at_low, high, at_high = (low, 0.5 * at_low, t, at_t) if at_t > 0.0 else (t, at_t, high, 0.5 * at_high)
     return low - at_low * (high - low) / (at_high - at_low)

@@ -60,7 +60,7 @@ class Point(NamedTuple):
 
 
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
-    """Take steps until the expected gap is small enough, or the objective falls no further."""
+    """Take steps until the expected gap is small enough, or the objective no longer decreases."""
     kinks, task = kinks_of(problem), Task(problem, block, limits.tol)
     at, damping = task.start(kinks, start), 0.0
     best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0

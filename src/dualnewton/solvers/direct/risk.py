@@ -1,4 +1,4 @@
-"""The regularised risk of a small problem as Newton's method sees it: a function of one vector over a dense block of rows.
+"""The regularised risk of a small problem as a function of one vector, over a dense block of rows, for Newton's method.
 
     n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,        z_ik = ã_iᵀx_k,   ã_i = (a_i, 1),   x = (x_1, …, x_K),   no ridge on b
 
@@ -35,7 +35,7 @@ ROUNDING, NARROW_ROUNDING = 1e-14, 1e-6
 """Relative change of the objective that counts as rounding, in float64 and in float32."""
 
 DEPENDENT = 0.1
-"""Squared correlation of features with the curvature of the losses that :meth:`Risk.gap` expects."""
+"""Assumed squared correlation of features with the curvature of the losses in :meth:`Risk.gap`."""
 
 COPIED = 1 << 16
 """Entries of X up to which the rows are copied with a column of ones for the intercept."""
@@ -200,9 +200,8 @@ class Risk:
     def gap(self, at: Point) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.
 
-        Away from it the certificate balances α, which moves g as the best intercept would. To first order this is the slope along
-        b times the mean of the rows, and something less than that times their deviations from it, as far as these depend on the
-        curvature.
+        Away from it the certificate balances α, which changes g as a move to the best intercept would. To first order that change
+        is the slope along b times the mean of the rows, plus a smaller term for the correlation of the rows with the curvature.
         """
         if not self.free:
             return float(np.square(at.gradient) @ self.halves)

@@ -1,8 +1,8 @@
 """Interior-point steps for several small models over the same rows at once, such as the classes of a one-vs-rest SVM.
 
 The sum of K objectives that share no variable is one objective, whose matrix has K blocks. Its steps are those of ``kinks.py``:
-on small data a NumPy call takes longer than its arithmetic, and here each call serves all models. They share the length of a
-step, which costs about one step more than the slowest of them would take alone, and end when the gap of every model is small.
+on small data a NumPy call takes longer than its arithmetic, and here each call computes all models. Since the models share the
+length of a step, they take about one step more than the slowest of them would alone; they end when the gap of each is small.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def solve(
     positions, jumps = np.array([k.position for k in kinks]), np.array([k.right - k.left for k in kinks])
     system = Models(columns, d, squares.ridges(problems))
     steps = 1  # the start is a step
-    with np.errstate(all="ignore"):  # the certificate shows whether overflow has spoilt the steps
+    with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         terms = Terms(system, positions, jumps, kinks[0].left, None)
         if (at := started(terms)) is None:
             return one_by_one(alone, problems, block, starts, limits)

@@ -58,7 +58,7 @@ class _Products:
 
     @classmethod
     def of(cls, block: Block, models: int) -> _Products:
-        """Return the products for up to this number of models: all of them together say whether kernels are worth their time."""
+        """Return the products for up to this number of models; kernels are used if they save more than their loading time."""
         data = block.data
         return cls(data.using(Work(compiled=True, whole=models * data.profile.stored)) if data.profile.sparse else None)
 

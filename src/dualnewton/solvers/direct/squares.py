@@ -3,8 +3,8 @@
     n P_k(x) = Σ c_i φ(ã_iᵀx + o_ik; y_ik) + ½ Σ_j ridge_kj x_j²,        ã_i = (a_i, 1),   x = (w, b),   no ridge on b
 
 The loss φ is quadratic and the rows have the same weights in all outputs, so that the Hessian depends on λ alone: outputs with
-equal λ share its factor. One Newton step of each output from zero would be exact without rounding; further steps, with the
-gradients of the rows themselves, remove what rounding has left.
+equal λ share its factor. One Newton step of each output from zero would be exact without rounding; further steps, with gradients
+computed from the rows, reduce the error that rounding has left.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ IN_VAIN = 2
 
 
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
-    """Minimise over the strongest features; then sweep if many more are wanted; else, or if that fails, take Newton steps."""
+    """Minimise over the strongest features; then sweep if many more are used; else, or if that fails, take Newton steps."""
     kinks, rows, sizes = kinks_of(problem), Rows(problem, block), block.crossovers
     if start is not None:
         return by_newton(problem, block, kinks, rows, start, None, limits)
@@ -86,7 +86,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             return found
         if not wide:
             return by_newton(problem, block, kinks, rows, (found.w, found.intercept), None, limits)
-    if sweeps > 0 and wide:  # from w = 0 by way of stronger penalties: the strongest features alone tell too little
+    if (
+        sweeps > 0 and wide
+    ):  # from w = 0 by way of stronger penalties, since the strongest features alone are a bad start
         return by_newton(problem, block, kinks, rows, None, zero, limits)
     return by_newton(problem, block, kinks, rows, (w, None), known, limits, at_once=independent and not wide)
 
@@ -287,7 +289,7 @@ class Rows:
         self._clear()
 
     def _clear(self) -> None:
-        """Forget the features gathered."""
+        """Remove all features gathered."""
         self.inside, self.means = np.empty(0, dtype=np.intp), np.empty(0)
         self.parts: list[np.ndarray] = []
         self.H = np.empty((0, 0))

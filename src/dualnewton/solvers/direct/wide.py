@@ -56,7 +56,7 @@ def solve(
         if done or found.steps >= limits.most or limits.is_late():
             return found
         steps = found.steps
-        # Newton's method needs few steps for quadratic pieces, from anywhere; at zero nothing is rounded yet.
+        # For quadratic pieces Newton's method needs few steps from any start; a start at zero has no rounding errors.
         start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
     factor, rows = _factor(problem, block)
     own = None if start is None else (factor.coordinates(start[0]), start[1])
@@ -67,7 +67,7 @@ def solve(
 def solve_together(
     problems: Sequence[Problem], block: Block, starts: Sequence[Start | None], limits: Limits, *, inner: Solvers
 ) -> list[Found]:
-    """Solve several problems over all rows by one call of ``inner``, for problems whose systems are the same but for one side."""
+    """Solve several problems over all rows by one call of ``inner``, for problems whose systems have the same matrix."""
     factor, rows = _factor(problems[0], block)
     own = [None if start is None else (factor.coordinates(start[0]), start[1]) for start in starts]
     found = inner([factor.problem(problem) for problem in problems], rows, own, limits)
@@ -105,7 +105,7 @@ def _by_gradients(
         small = gaps[-1] <= wanted
         done = small and (fresh or model is problem)
         able = wanted > ROUNDING * first and not limits.is_late()
-        if done or not (able and _pays(gaps, wanted, most - steps)):
+        if done or not (able and _suffices(gaps, wanted, most - steps)):
             return Found(span.lifted(u[0] if vector else u), b, steps), done and able
         if small:  # of the model; the next pass is one of the problem itself
             model, gaps = None, []
@@ -158,7 +158,7 @@ def _model(problem: Problem, z: np.ndarray) -> Problem:
     return model
 
 
-def _pays(gaps: list[float], wanted: float, most: int) -> bool:
+def _suffices(gaps: list[float], wanted: float, most: int) -> bool:
     """Whether at most so many further gradients are expected to suffice, by the decrease of the gap in the last steps."""
     if most <= 0 or not math.isfinite(gaps[-1]):
         return False

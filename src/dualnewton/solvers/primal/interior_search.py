@@ -1,7 +1,8 @@
 """The interior-point steps of one model: on all examples first, and then on those whose slope is undecided.
 
-Near the optimum most slopes are near an end of their jump. Their examples are left out: a step then costs as much as the matrix
-of the others, and the gap of all examples decides whether that was right.
+At a kink the slope of a loss jumps; the slope of an example (minus its dual variable) lies within the jump. Near the optimum most
+slopes are near an end of their jump: they are *decided*. Their examples are left out, so that a step costs as much as the matrix
+of the others, and the gap over all examples checks that.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ DECIDED, CALM, CARE = 0.15, 0.25, 0.2
 from the kink by less than the fraction ``CALM``; times ``CARE`` each time that was wrong."""
 
 RIPE = 0.3
-"""The steps go on without decided examples from this relative gap on: before, separable classes have few slopes that are not near
-zero."""
+"""Relative gap from which on decided examples are left out: before, nearly all slopes of separable classes are near zero, so that
+too few examples would remain."""
 
 NEAR = 4.0
 """The gap is computed where its estimate from p s and q t, about twice as large, is within this factor of the tolerance."""

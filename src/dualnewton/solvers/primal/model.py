@@ -265,6 +265,6 @@ class Model:
         self.pair = None
         step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
         self.direction = Direction(step, float(gradient.dot(step)), image)
-        if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
+        if not self.direction.slope < 0.0 and len(self.corrections):  # rounding errors of the pairs
             self.corrections = Corrections.none()
             self._set_direction(curvature)

@@ -23,8 +23,8 @@ LONG = 32
 """Length of rows from which they are scaled one by one; shorter ones are transposed first, and scaled as columns."""
 
 CANCELLED = 1e3
-"""With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by the factor ``CANCELLED``: so
-much less accurate would Woodbury's formula be."""
+"""With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by this factor, by which
+Woodbury's formula would magnify rounding errors."""
 
 Check = Callable[[], None] | None
 """Called between large pieces of work; it may raise an exception to stop them."""

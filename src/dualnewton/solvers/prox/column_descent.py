@@ -97,10 +97,10 @@ def column_rounds(
     """Do rounds of sweeps from a start on until the largest violation or the relative gap reaches its goal: return 1 then.
 
     v, ``moved``, ``along_q``, ``progress`` and the number of ``sweeps`` are changed in place. Return 0 after ``limit`` sweeps,
-    and −1 if Newton steps were in vain. A round visits the coordinates that are not zero or violate the optimality conditions.
-    Once sweeps have cost as much as Newton steps over those in use, at most ``most_free``, these follow, and count as so many
-    sweeps.
-    This is what the kernel of the same name does (``kernels/columns.py``), which has arguments for known slopes besides.
+    and −1 if Newton steps brought no progress. A round visits the coordinates that are not zero or violate the optimality
+    conditions. Once sweeps have cost as much as Newton steps over the coordinates in use, if these are at most ``most_free``,
+    Newton steps follow; they count as the number of sweeps of equal cost. This is what the kernel of the same name does
+    (``kernels/columns.py``), which has arguments for known slopes besides.
     """
     penalty, curvature = Penalty(ridge, threshold, lower, upper), diagonal + ridge
     inverse = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0.0)
@@ -202,8 +202,8 @@ class _Point:
     def _cut_step(self, free: np.ndarray, step: np.ndarray, decrease: float) -> bool:
         """Take a step as far as signs and bounds last; return whether it was cut.
 
-        Coordinates that would go further stop there; should that not pay, all go as far as the first of them, by a share t of the
-        step, which gains t(1 − t/2) times the slope along it.
+        Coordinates that would go further stop there. If the decrease is then too small, all coordinates move only as far as the
+        first of them can, by a fraction t of the step, which decreases the model by t(1 − t/2) times the slope along it.
         """
         v, penalty = self.v[free], self.penalty.only(free)
         ends = np.where(step > 0.0, penalty.upper, penalty.lower)
@@ -269,7 +269,7 @@ class ColumnModel:
         The slopes where all were computed the last time, and ``moved`` there. They bound the slopes at other points.
     progress : array of shape (5,)
         ``along_q`` there, how many slopes were computed since then; the sweeps since the last Newton steps, the least violation
-        before any of those, and the number of consecutive ones in vain.
+        before any of those, and the number of consecutive Newton steps without progress.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""The walk of ``paths.py`` by coordinate descent over the entries of the features: products of those in use alone are formed.
+"""The models of ``paths.py`` by coordinate descent over the entries of the features: products are formed of those in use only.
 
-A sweep over the features costs their entries, while their products fill a matrix, whose Cholesky factors cost more than tens of
-sweeps: so it is with sparse features, and with more dense ones than rows, of which a Lasso may use nearly as many as there are
-rows, so that most Newton steps exchange one feature for another. Each model walks by itself, from every fourth strength to the
-next, beginning where the last two models point to; those between start where the two around them interpolate them. Their gaps are
-of second order in the distance of the strengths, so that many of these need no sweep.
+A sweep over sparse features costs their entries, while the matrix of their products has a Cholesky factor that costs tens of
+sweeps. The same holds with more dense features than rows: a Lasso may use nearly as many features as there are rows, and most
+Newton steps then exchange one feature for another. Each model is solved for every fourth strength, starting at the extrapolation
+of the last two models; the models between start at an interpolation. The gaps of interpolated models are of second order in the
+distance of the strengths, so that many of these need no sweep.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FromEntries(Paths):
         data: Data,
         y: np.ndarray,  # (n,) targets
         c: np.ndarray,  # (F, n) weights of the rows, for each model
-        # Makes paths with matrices, which go on from the first strength for which sweeps do not suffice.
+        # Makes paths with matrices, which continue from the first strength for which sweeps do not suffice.
         gathering: Callable[[], Paths],
         crossovers: Crossovers,  # how many sweeps these are
         *,
@@ -104,7 +104,7 @@ class FromEntries(Paths):
 
 
 class EntryModel:
-    """One model: rows and targets times the roots of their weights, and the last points of its walk.
+    """One model: rows and targets times the roots of their weights, and its solutions for the last two strengths.
 
     It takes at most ``most`` sweeps for a strength, and Newton steps over at most ``most_free`` features.
     """
@@ -136,13 +136,13 @@ class EntryModel:
         return max(0.5 * float(columns.moved @ columns.moved) - 0.5 * float(columns.along_q[0] ** 2), 0.0)
 
     def begin(self, w: np.ndarray | None) -> None:
-        """Go to a point, zero if none is given, from which a walk begins."""
+        """Set the point from which a path begins; zero if none is given."""
         self.is_slow = False  # whether sweeps did not suffice for a strength of the walk
         self.columns.stand(np.zeros(self.columns.v.size) if w is None else w)
         self.trail: list[tuple[float, np.ndarray]] = []  # the last two models, with the threshold of each
 
     def walk(self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]) -> np.ndarray:
-        """Return the models of some penalties, of shape (penalties, d); once it is over, those left equal the last one.
+        """Return the models of some penalties, of shape (penalties, d); once ``is_over``, the remaining ones equal the last one.
 
         Only the first of them, if sweeps do not suffice for the next one.
         """
@@ -168,7 +168,7 @@ class EntryModel:
         return found
 
     def _ahead(self, strength: float) -> np.ndarray:
-        """Return where the last two models point to, without features that come into use or change their sign."""
+        """Return the extrapolation of the last two models, without features that come into use or change their sign."""
         if len(self.trail) < 2:
             return self.trail[-1][1] if self.trail else self.columns.v.copy()
         before, last = self.trail[0], self.trail[-1][1]

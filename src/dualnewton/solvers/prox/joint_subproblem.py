@@ -36,7 +36,8 @@ BETWEEN, MEMORY, LIFT = 5, 5, 1e-12
 is added to the diagonal of the matrix of their changes, which may be singular."""
 
 ROUNDS, MOST_IN_VAIN, SHRINKS = 200, 6, 0.9
-"""Rounds of sweeps and a step, at most; rounds in a row that leave this fraction of the largest violation are rounding."""
+"""Largest number of rounds of sweeps and a step; and of consecutive rounds that leave this fraction of the largest violation,
+after which the violation is taken for rounding."""
 
 HALVINGS = 8
 """Fractions 1, ½, ¼, … of a Newton step that are tried."""

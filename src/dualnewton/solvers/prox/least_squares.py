@@ -1,7 +1,7 @@
-"""Least squares with a penalty that selects features, one model: the walk of ``paths.py`` as the loop drives it.
+"""Least squares with a penalty that selects features, one model: the path of ``paths.py`` as a method of the loop.
 
-From w = 0 the walk may begin at the weakest penalty that keeps all features at zero and come down to the wanted one in a few
-steps: where there are more features than examples, the supports on the way are small, and each step changes few signs.
+From w = 0 the path may begin at the weakest penalty that keeps all features at zero and decrease to the wanted one in a few
+steps: with more features than examples, the intermediate models use few features, and each step changes few signs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dualnewton.solvers.prox.paths import Paths, PathsState
 from dualnewton.solvers.prox.subproblem import Penalty
 
 ROUGHLY = 0.1
-"""Violation, as a fraction of the threshold, at which a step on the way is done."""
+"""Violation, as a fraction of the threshold, at which an intermediate model is done."""
 
 WELL_BELOW = 0.2
-"""The same for the last step, as a fraction of the wanted relative gap, and the factor by which it falls where that was too much:
-a violation of ε times the threshold makes a relative gap of about 2ε at most."""
+"""The same for the last model, as a fraction of the wanted relative gap, and the factor by which it is reduced if the gap misses
+the tolerance: a violation of ε times the threshold makes a relative gap of about 2ε at most."""
 
 FINEST = 1e-16
 """Violation, as a fraction of the threshold, below which there is nothing but rounding."""
@@ -33,7 +33,7 @@ FINEST = 1e-16
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The state of the walk."""
+    """The state of the path."""
 
     strengths: tuple[float, ...]  # penalties still to come, as multiples of the wanted one, which is the last
     goal: float  # violation at the last of them, as a fraction of the threshold
@@ -46,7 +46,7 @@ class Place:
 
 
 class LeastSquares(Method):
-    """One model that walks to its penalty."""
+    """One model, solved for decreasing penalties down to its own."""
 
     def __init__(
         self,

@@ -129,7 +129,7 @@ class Trial:
     # The point.
     w: np.ndarray
     b: np.ndarray
-    promise: float = 0.0  # change of the value that the whole step predicts to first order; it is negative
+    promise: float = 0.0  # predicted change of the value by the whole step, to first order; it is negative
     part: float = 1.0  # fraction of that step that is tried
 
 

@@ -3,9 +3,9 @@
     n P_f(w, b) = ½ Σ_i c_fi (x_iᵀw + b − y_i)² + Σ_j ½ ridge_j w_j² + threshold_j |w_j|,      lower ≤ w ≤ upper
 
 With few features (:class:`FromMoments`) one pass over the data sums the matrices of all of them, and nothing else reads the rows.
-With many (:class:`FromColumns`) the models live on the features gathered so far; passes over the data check all the others for
-several models and strengths at once, and those that violate the optimality conditions are gathered, too. What is gathered stays:
-along falling strengths the models use more and more features.
+With many (:class:`FromColumns`) the models use the features gathered so far; passes over the data check all the others for
+several models and strengths at once, and those that violate the optimality conditions are gathered, too. Gathered features are
+kept: for falling strengths the models use more and more features.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from dualnewton.solvers.prox.together import walk
 from dualnewton.solvers.prox.working_set import Gathered
 
 AHEAD = 16
-"""The most strengths that are walked between two checks of the features outside."""
+"""Largest number of strengths that are solved between two checks of the features outside."""
 
 CHECKED = 1 << 23
 """Gradient entries that a check holds at a time (64 MiB)."""
 
 STRONG = 0.8
-"""Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong
-rule), but none with a slope below this fraction of the threshold: few of them would come in."""
+"""Features outside whose slope is at least twice the threshold less the last threshold are gathered beforehand (the sequential
+strong rule), but none with a slope below this fraction of the threshold: few of them become nonzero."""
 
 
 ENOUGH = 0.1
-"""Fraction of the largest violation outside that a walk may leave inside, since the next one is over more features."""
+"""Fraction of the largest violation outside that a solution may leave inside, since the next one is over more features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Groups:
 
 
 class Paths(ABC):
-    """F models that walk along falling strengths of a penalty.
+    """F models, solved for falling strengths of a penalty.
 
     Attributes
     ----------
@@ -297,7 +297,7 @@ class FromColumns(Paths):
         self._clear()
 
     def _clear(self) -> None:
-        """Forget all features."""
+        """Remove all features."""
         F, shifted = len(self.totals), self.fit_intercept and not self.data.profile.sparse
         self.gathered = Gathered(self.data, self.sizes, self.c[0] / self.totals[0] if shifted else None)
         self.parts = list[linear.Matrix]()
@@ -407,7 +407,7 @@ class FromColumns(Paths):
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
         left = self._gather_worst(nearly)  # the largest violation outside, as far as it is known
         if self.systems is not None and 2 * self.inside.size >= self.data.d:
-            # A feature adds little to a system of the rows, and each check that finds one in vain costs several systems.
+            # A feature adds little cost to a system of the rows, while a check for violations costs as much as several systems.
             self.gather(np.flatnonzero(self.gathered.place < 0))
         while self.inside.size <= (self.sizes.most if self.systems is None else self.data.d):
             slack = ENOUGH * left if self.sizes.is_rough(self.inside.size) else 0.0
@@ -419,7 +419,7 @@ class FromColumns(Paths):
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
             worst[:, self.inside] = 0.0
-            if slack > goals[0]:  # the walk may have reached the goal all the same
+            if slack > goals[0]:  # the goal may have been reached all the same
                 own = inner[0].violations(found[0], gradients[0][:, self.inside])
                 worst[0, self.inside] = own.max(axis=0)
             fine = (worst.max(axis=1) <= goals[some]) | is_over()

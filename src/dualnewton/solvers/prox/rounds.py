@@ -42,7 +42,7 @@ def reachable(
 
 
 def alternate(point: Point, goal: float, *, rounds: int, in_vain: int, shrinks: float) -> bool:
-    """Do rounds of sweeps and Newton steps until no violation exceeds the goal; return whether that was reached.
+    """Do rounds of sweeps and Newton steps until no violation exceeds the goal; return whether that was achieved.
 
     After ``in_vain`` rounds in a row that end at the minimum over the coordinates in use and leave more than ``shrinks`` times
     the least violation so far, the rest is rounding.

@@ -1,4 +1,4 @@
-"""The walk of ``paths.py`` with more features in use than rows: linear systems of the size of the rows.
+"""The models of ``paths.py`` with more features in use than rows: linear systems of the size of the rows.
 
     n P_f(w, b) = ½ Σ_i c_fi (x_iᵀw + b − y_i)² + Σ_j ½ ridge_j w_j² + threshold_j |w_j|,      also w ≥ 0
 
@@ -26,7 +26,8 @@ from dualnewton.solvers.direct.active_set import Kinks, solution
 from dualnewton.solvers.prox.subproblem import Penalty
 
 MOST_STEPS, HALVINGS, ENOUGH = 40, 12, 1e-4
-"""Newton steps from one strength to the next at most, halvings of each, and the part of the predicted decrease that will do."""
+"""Largest number of Newton steps from one strength to the next, of halvings of each, and sufficient fraction of the predicted
+decrease."""
 
 FINEST = 1e-14
 """Relative gap that counts as rounding."""
@@ -57,7 +58,7 @@ class RowSum:
 
 
 class RowSystems:
-    """The walk of F models over dense features on few rows."""
+    """F models over dense features on few rows, solved for falling penalties."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@
 
 Sweeps of coordinate descent find which features are zero or at a bound, and steps of Newton's method on the others, whose signs
 are then known, find their values: sweeps alone would be slow where features are correlated, steps alone could cycle. Where every
-coordinate has a threshold, ``direct/active_set.py`` takes the model instead of sweeps in NumPy, and what a few compiled rounds
-leave: with more coordinates than the rank of H, rounds take up to 80 times as long.
+coordinate has a threshold, ``direct/active_set.py`` is used instead of sweeps in NumPy, and after a few compiled rounds if these
+did not suffice: with more coordinates than the rank of H, rounds take up to 80 times as long.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ FEW, MOST = (4, 4), (20, 50)
 minimum is followed from where it is known."""
 
 MOST_IN_VAIN, SHRINKS = 4, 0.5
-"""Rounds in a row that minimise over the free features and leave this fraction of the largest violation are rounding."""
+"""Consecutive rounds that minimise over the free features and leave this fraction of the largest violation, after which the
+violation is taken for rounding."""
 
 NEAR = 1e-6
 """Violation, as a fraction of the one at the start, from which on a few rounds reach the minimum."""
 
 SLOWLY, ROUGHLY = 0.5, 0.3
-"""The fraction of the additional threshold that is left each time, and the violation, as a fraction of it, that will do."""
+"""Factor by which the additional threshold is reduced each time, and sufficient violation, as a fraction of it."""
 
 NOTHING = 1e-3
 """Fraction of the goal by which a coordinate must change its slope for its move to be made."""

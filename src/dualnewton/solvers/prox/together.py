@@ -2,11 +2,11 @@
 
     min_v  ½ vᵀH_f v − along_fᵀv + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      lower ≤ v ≤ upper
 
-for each model f and each strength of the penalty. There are two ways. A kernel (``kernels/quadratic.py``) walks from the minimum
-of one strength to the next, by Newton steps on the free coordinates with coordinate descent between them. Without compiled code,
-the primal-dual active set method treats all models and all strengths at once, in a few dozen array operations: the coordinates
+for each model f and each strength of the penalty. A kernel (``kernels/quadratic.py``) starts each strength at the minimum for the
+last one, and takes Newton steps on the free coordinates with coordinate descent between them. Without compiled code,
+the primal-dual active set method solves all models and all strengths at once, in a few dozen array operations: the coordinates
 that one step of coordinate descent would leave at zero or at a bound are held there, and a linear system gives the others.
-What neither reaches is left to :func:`dualnewton.solvers.prox.subproblem.minimise`.
+Models that are not solved so are solved by :func:`dualnewton.solvers.prox.subproblem.minimise`.
 """
 
 from __future__ import annotations

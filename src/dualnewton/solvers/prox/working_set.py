@@ -1,7 +1,7 @@
 """The coordinates that take part in a step, and where their curvature comes from.
 
-With few coordinates all take part, and passes over the data sum their matrix. With many, the features of those that matter are
-gathered as rows of a matrix of their own when they are first asked for, and are shared by all models over the same data.
+With few coordinates all take part, and passes over the data sum their matrix. With many, the features of a working set are
+gathered as rows of a matrix of their own when they are first needed, and are shared by all models over the same data.
 """
 
 from __future__ import annotations
