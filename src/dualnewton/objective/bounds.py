@@ -240,10 +240,12 @@ class PrimalPoints:
     def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None) -> None:
         self.forms: list[RowForm] = []
         self.counts: list[int] = []
+        self.kept = 0  # columns that a pass keeps
         for group in groups or groups_of(problems):
-            self.forms += [_form_of(group.first)] * group.M
+            form = _form_of(group.first)
+            self.forms += [form] * group.M
             self.counts.append(group.M)
-        self.kept = sum(map(_kept_columns, self.forms))  # columns that a pass keeps
+            self.kept += group.M * _kept_columns(form)
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
