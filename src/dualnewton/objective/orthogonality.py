@@ -51,7 +51,7 @@ the identity. A Gram matrix begins with the second, which is large enough: featu
 eigenvalues than the first, and each attempt takes a factor."""
 
 COPIED = 64
-"""Order of a matrix up to which each attempt factorises a copy (32 KiB): restoring the matrix takes longer than a small factor."""
+"""Order of a matrix up to which attempts factorise copies (32 KiB): restoring the matrix takes longer than a small factor."""
 
 ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all

@@ -61,8 +61,8 @@ class Crossovers:
     pulled_share: float = 0.75
     # Working sets
     least_set: int = 64  # number of features of a working set whose matrix is always formed
-    # Coordinates of a quadratic model, of a path or of a proximal Newton step, up to which single ones become zero or nonzero, with
-    # a linear system for each, before proximal point steps are tried.
+    # Coordinates of a quadratic model (of a path, or of a proximal Newton step) up to which single ones become zero or nonzero,
+    # with a linear system for each, before proximal point steps are tried.
     exchanged_coordinates: int = 32
     gathered_features: int = 16  # features up to which all are gathered at once from one dense block
     # Largest number of multiplications n m min(n, m) for which no minimum over the strongest features comes first, and all m that
