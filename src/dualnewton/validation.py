@@ -143,7 +143,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
     if type(array) is not np.ndarray and is_elsewhere(array):
         return array
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

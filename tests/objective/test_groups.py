@@ -94,7 +94,7 @@ def test_outputs_of_very_different_scales_have_rounding_bounds_of_their_own():
     problems, models, intercepts, found = outputs_of((1e-2, 1.0, 1e2), fit_intercept=True)
     errors = rounding_bounds(groups.groups_of(problems), models, intercepts, found, 1e-9)
     assert len(set(errors)) == 3
-    for error, (primal, _) in zip(errors, found, strict=True):
+    for error, (primal, *_) in zip(errors, found, strict=True):
         assert error <= 1e-9 * primal
 
 
@@ -102,7 +102,7 @@ def test_many_problems_form_groups_of_limited_size(monkeypatch):
     problems, models, intercepts, found = outputs_of(range(1, 8), fit_intercept=True)
     monkeypatch.setattr(groups, "TOGETHER", 3 * N)
     assert [group.M for group in groups.groups_of(problems)] == [3, 3, 1]
-    for (primal, bound), (other, another) in zip(primal_bounds(problems, models, intercepts), found, strict=True):
+    for (primal, bound, _), (other, another, _) in zip(primal_bounds(problems, models, intercepts), found, strict=True):
         assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-13)
         np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-12, atol=1e-13)
 
@@ -117,7 +117,7 @@ def test_the_squared_loss_is_balanced_by_its_mean_as_by_its_direction(penalty, w
     off = [b + 1e-3 for b in intercepts]
     by_mean = primal_bounds(problems, models, off)
     monkeypatch.setattr(bounds, "CHEAP", 0)
-    for (primal, bound), (other, another) in zip(by_mean, primal_bounds(problems, models, off), strict=True):
+    for (primal, bound, _), (other, another, _) in zip(by_mean, primal_bounds(problems, models, off), strict=True):
         assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-12)
         np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-9, atol=1e-12)
 

@@ -14,7 +14,7 @@ from campaign.around import excess_with_scale, excess_without_penalty
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.objective.huber_scale import HuberScaleProblem
-from dualnewton.objective.orthogonality import _factored, smallest_eigenvalue
+from dualnewton.objective.orthogonality import COPIED, _factored, smallest_eigenvalue
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.objective.unpenalised_rounding import FLOAT64, _in_features
 from fake_device import on_device
@@ -381,3 +381,11 @@ def test_a_kinked_loss_that_is_not_zero_at_its_label_has_no_value_that_counts_as
     assert Unpenalised(np.eye(3), y, losses.Hinge()).view.zero == pytest.approx(1e-13, rel=1e-2)
     assert Unpenalised(np.eye(3), y, losses.EpsilonInsensitive(0.1)).view.zero == 0.0
     assert Unpenalised(np.eye(3), y, losses.Logistic()).view.zero == -np.inf
+
+
+@pytest.mark.parametrize("size", [6, COPIED, COPIED + 6])
+def test_attempts_at_an_eigenvalue_leave_the_matrix_as_it_was(size):
+    """The bound is that of the first shift below the smallest eigenvalue, however many larger ones failed before."""
+    B = np.eye(size) - (1.0 - 2.0**-18) / size
+    found = smallest_eigenvalue(B, 0.0)
+    assert 0.99 * 2.0**-20 <= found <= 2.0**-20

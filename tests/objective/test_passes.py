@@ -193,7 +193,7 @@ def test_small_residuals_of_least_squares_are_balanced_without_a_second_pass(mon
     x = np.linalg.solve(H, np.append(X.T @ y, y.sum()))
     assert np.abs(problem.margins(x[:-1], x[-1]) - y).max() < 1e-5
     monkeypatch.setattr(bounds, "dual_sums", None)  # the second pass
-    ((primal, bound),) = bounds.primal_bounds([problem], [x[:-1]], [x[-1]])
+    ((primal, bound, _),) = bounds.primal_bounds([problem], [x[:-1]], [x[-1]])
     assert primal - bound.value <= 1e-6 * primal
 
 
@@ -204,7 +204,7 @@ def test_an_intercept_is_not_searched_where_half_of_the_tolerance_is_met_without
     problem = dn.Problem(X, y, losses.Poisson(), lam=0.1, fit_intercept=True)
     best = dn.solve(problem, tol=1e-12)
     w, b = best.w, best.intercept + 3e-3
-    ((primal, sharp),) = bounds.primal_bounds([problem], [w], [b])
+    ((primal, sharp, _),) = bounds.primal_bounds([problem], [w], [b])
     search, searches = dn.Problem.best_intercept_at, []
     monkeypatch.setattr(dn.Problem, "best_intercept_at", lambda *args: searches.append(1) or search(*args))
     for tol, expected in ((1e-9, 1), (1e-3, 0)):

@@ -61,15 +61,14 @@ class SquaredOutputs(Loss):
     # The functions of one example --------------------------------------------------------------------------------------
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        missed = z - y
-        return 0.5 * np.einsum("ik,ik->i", missed, missed)
+        return _half_squares(z - y)
 
     def derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return z - y
 
     def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         missed = z - y
-        return 0.5 * np.einsum("ik,ik->i", missed, missed), missed
+        return _half_squares(missed), missed
 
     def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return ones(z.shape, z)
@@ -158,3 +157,10 @@ class SquaredOutputs(Loss):
         squares = np.einsum("ik,ik->i", alpha, alpha)
         half = 0.5 * float(squares.sum() if weights is None else weights @ squares)
         return lambda s: s * s * half + s * (at_one - half)
+
+
+def _half_squares(missed: np.ndarray) -> np.ndarray:
+    """½‖r_i‖² of each row. (Within a small fit einsum takes 20 µs, and the two ufuncs 11.)"""
+    if type(missed) is not np.ndarray:
+        return 0.5 * np.einsum("ik,ik->i", missed, missed)
+    return 0.5 * np.add.reduce(missed * missed, axis=1)

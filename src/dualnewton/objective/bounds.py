@@ -69,6 +69,14 @@ class Bound(NamedTuple):
     sizes: row_sums.DualSizes | None = None
 
 
+class PrimalBound(NamedTuple):
+    """P(w, b), the bound of a dual point, and the part λ g(w) of P."""
+
+    primal: float
+    bound: Bound
+    penalty: float
+
+
 class DualSums:
     """The dual points α of a group of problems and their sums over the rows.
 
@@ -86,8 +94,10 @@ class DualSums:
         direction: np.ndarray | None = None,
     ) -> None:
         self.group, self.alpha, self.products, self.sums, self.direction = group, alpha, products, sums, direction
+        own = self._place(0)
+        self.mass = sums[own]  # Σ c_i α_i of each column
         # ᾱ, and ᾱ of the point that :meth:`bounds` has balanced by these multiples t of the direction, one for each column.
-        self.bar = self.balanced_bar = products[self._place(0)] / group.scale
+        self.bar = self.balanced_bar = products[own] / group.scale
         self.steps: list[float] = []
 
     def _place(self, kind: int) -> Any:
@@ -100,7 +110,7 @@ class DualSums:
     @property
     def masses(self) -> list[float]:
         """Σ c_i α_i of each column."""
-        return self.group.numbers(self.sums[self._place(0)])
+        return self.group.numbers(self.mass)
 
     @cached_property
     def sizes(self) -> row_sums.DualSizes:
@@ -241,6 +251,11 @@ class PrimalPoints:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
         values, k, first, column = np.empty(len(self.forms)), 0, 0, 0
         kept = np.empty((self.kept, len(Z)), like=Z)  # contiguous columns
+        if len(self.forms) == 1:
+            form, (own,) = self.forms[0], rows
+            values[0] = _point(form, own, Z if form.loss.columns > 1 else Z[:, 0], kept)
+            plain = own.c is None and not form.thirds
+            return BlockLosses(values, kept.T if plain else sum_columns(own, kept.T, thirds=form.thirds), kept.T)
         for M in self.counts:
             form, K = self.forms[k], self.forms[k].loss.columns
             last = first + M * _kept_columns(form)
@@ -271,7 +286,9 @@ def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarra
     np.negative(slopes.T, out=kept[own])
     if form.direction:
         kept[-K:] = form.loss.balancing_direction(kept[own].T, z, rows.y).T
-    return float(value.sum() if rows.c is None else rows.c @ value)
+    if rows.c is not None:
+        return float(rows.c @ value)
+    return float(np.add.reduce(value) if type(value) is np.ndarray else value.sum())
 
 
 def _points(form: RowForm, rows: Sequence[RowVectors], margins: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -340,7 +357,7 @@ def primal_bounds(
     intercepts: Sequence[Any],
     tol: float = 0.0,
     groups: Sequence[Group] | None = None,
-) -> list[tuple[float, Bound]]:
+) -> list[PrimalBound]:
     """Return P(w, b) and the dual bound of α_i = −φ′(z_i) for each problem, in one pass.
 
     Problems whose intercept must be searched share a second pass. The search is left out where the gap is at most half of
@@ -349,18 +366,19 @@ def primal_bounds(
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
     alike = len(problems) == 1 or len({problem.columns for problem in problems}) == 1
-    b = np.array(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
+    b = np.asarray(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
     vectors, groups = [problem.row_vectors for problem in problems], groups or groups_of(problems)
     points = PrimalPoints(problems, groups)
     found = problems[0].data.evaluate(W, b, points, vectors)
-    results: list[tuple[float, Bound]] = []
+    results: list[PrimalBound] = []
     searched: dict[int, np.ndarray] = {}
     k = column = first = kept = 0
     for group in groups:
         sums, first, kept = _taken(group, points.forms[k], found, first, kept)
         for place, bound in enumerate(sums.bounds()):
             problem, K = problems[k], group.K
-            primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
+            penalty = problem.lam * float(problem.g.value(models[k]))
+            primal = float(found.values[k]) / problem.n + penalty
             near = None
             if problem.fit_intercept and bound.value == -np.inf:
                 near = _nearly_balanced(sums, place, primal, models[k], tol)
@@ -370,19 +388,20 @@ def primal_bounds(
                 z = vectors[k].shifted(found.margins[:, own])
                 best = problem.best_intercept_at(z, problem.no_intercept())
                 searched[k] = problem.balanced(problem.slopes_at(z + np.asarray(best, like=z)))
-            results.append((primal, near or bound))
+            results.append(PrimalBound(primal, near or bound, penalty))
             k, column = k + 1, column + K
     if searched:
         others = dual_bounds([problems[k] for k in searched], list(searched.values()))
         for k, other in zip(searched, others, strict=True):
-            results[k] = results[k][0], better(results[k][1], other)
+            results[k] = results[k]._replace(bound=better(results[k].bound, other))
     return results
 
 
 def _taken(group: Group, form: RowForm, found: Evaluation, first: int, kept: int) -> tuple[DualSums, int, int]:
     """Return the sums of a group of a pass, and the ends of its columns among the sums and among the kept ones."""
     M, K, kinds = group.M, group.K, 1 + form.direction
-    last, end = first + M * K * kinds * (1 + form.thirds), kept + M * K * kinds
+    size = M * K * kinds
+    last, end = first + size * (1 + form.thirds), kept + size
     assert found.kept is not None
     if M > 1:
         columns = np.ascontiguousarray(found.kept.T)  # data in pieces have contiguous rows

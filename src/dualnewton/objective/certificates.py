@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.bounds import (
-    Bound,
+    PrimalBound,
     best_intercept_bounds,
     better,
     columns_of,
@@ -134,7 +134,7 @@ def _pairs(
     groups: Sequence[Group],
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
-    found: Sequence[tuple[float, Bound]],
+    found: Sequence[PrimalBound],
     tol: float | None,
 ) -> list[CertifiedPair]:
     """Return the pairs of models and dual points; with bounds on their rounding errors if ``tol`` is given."""
@@ -145,7 +145,7 @@ def _pairs(
     # bits from those of one problem, which a run that is restored from a file computes.
     keeps = tol is None and (len(models) == 1 or is_elsewhere(groups[0].first.y))
     pairs = []
-    for w, b, (primal, bound), rounding in zip(models, intercepts, found, errors, strict=True):
+    for w, b, (primal, bound, _), rounding in zip(models, intercepts, found, errors, strict=True):
         certificate = Certificate(primal, bound.value, rounding=rounding)
         pair = CertifiedPair(w, b, bound.alpha, certificate)
         pairs.append(pair.with_sizes(bound.sizes) if keeps else pair)
@@ -171,6 +171,7 @@ def certify_pairs(
     for (problem, own), w, b, bound in zip(
         columns_of(problems), models, intercepts, dual_bounds(problems, points, groups), strict=True
     ):
-        primal = problem.primal_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)), w)
-        found.append((primal, bound))
+        losses = problem.losses_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)))
+        penalty = problem.lam * float(problem.g.value(w))
+        found.append(PrimalBound(losses + penalty, bound, penalty))
     return _pairs(groups, models, intercepts, found, tol)

@@ -50,6 +50,9 @@ SHIFTS = tuple(2.0**-power for power in (4, 12, 20, 28, 36))
 the identity. A Gram matrix begins with the second, which is large enough: features that are not centred often have smaller
 eigenvalues than the first, and each attempt takes a factor."""
 
+COPIED = 64
+"""Order of a matrix up to which attempts factorise copies (32 KiB): restoring the matrix takes longer than a small factor."""
+
 ROWS, MORE_ROWS = 2, 128
 """Rows of the first attempt: the first number times the number of coefficients, plus the second. (A certificate sums over all
 rows; with 2000 features a second sum of this kind would exceed time limits.)"""
@@ -256,10 +259,11 @@ def smallest_eigenvalue(B: np.ndarray, error: float, shifts: tuple[float, ...] =
             break
         B.flat[:: len(B) + 1] = diagonal - shift
         # Lᵀ replaces the upper triangle: the lower one of the transpose, whose order is LAPACK's, so that nothing is copied.
-        if dpotrf(B.T, lower=True, clean=False, overwrite_a=True)[1] == 0:
+        if dpotrf(B.T, lower=True, clean=False, overwrite_a=len(B) > COPIED)[1] == 0:
             return shift - lost
-        B = np.tril(B)
-        B += np.tril(B, -1).T
+        if len(B) > COPIED:
+            B = np.tril(B)
+            B += np.tril(B, -1).T
     return 0.0
 
 

@@ -406,7 +406,7 @@ class Problem:
             ((primal, b, bound),) = best_intercept_bounds([self], [w])
         else:
             b = self.no_intercept() if given is None else given
-            ((primal, bound),) = primal_bounds([self], [w], [b])
+            ((primal, bound, _),) = primal_bounds([self], [w], [b])
         if alpha is not None:
             (other,) = dual_bounds([self], [self.balanced(self.dual_point(alpha))])
             bound = better(bound, other)
@@ -419,8 +419,11 @@ class Problem:
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""
-        total = row_sums.values(self.loss, margins, self.row_vectors._replace(o=None))
-        return float(total / self.n + self.lam * self.g.value(w))
+        return self.losses_at(margins) + self.lam * float(self.g.value(w))
+
+    def losses_at(self, margins: np.ndarray) -> float:
+        """(1/n) Σ c_i φ(z_i), given the margins."""
+        return row_sums.values(self.loss, margins, self.row_vectors._replace(o=None)) / self.n
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""

@@ -83,13 +83,17 @@ def _bound(
     enough: float,
     roundoff: Roundoff = FLOAT64,
     conjugates: float | None = None,
+    penalty: float | None = None,
 ) -> float | None:
-    """Return the bound of :func:`rounding_bound`; the caller has switched off NumPy's warnings, which takes a microsecond."""
+    """Return the bound of :func:`rounding_bound`, given λ g(w) if it is known.
+
+    The caller has switched off NumPy's warnings, which takes a microsecond.
+    """
     values = float(found[0]), float(found[1])  # arithmetic of Python's floats takes a third of the time of NumPy's
     if not (math.isfinite(values[0]) and math.isfinite(values[1])):
         return None
     if enough > 0.0:
-        bound = _Analysis.of(problem, *point, roundoff, sizes).bound(*values, conjugates)
+        bound = _Analysis.of(problem, *point, roundoff, sizes, penalty=penalty).bound(*values, conjugates)
         if bound is None or bound <= enough:
             return bound
     analysis = _Analysis.of(problem, *point, roundoff, sizes, problem.data.feature_norms)
@@ -136,10 +140,11 @@ def _bounds_of_each(
 ) -> list[float | None]:
     """Return R of each problem by a computation of its own."""
     errors = []
-    for problem, w, b, (primal, (dual, alpha, _, sizes)) in zip(problems, models, intercepts, found, strict=True):
+    for problem, w, b, (primal, bound, penalty) in zip(problems, models, intercepts, found, strict=True):
+        dual, alpha, _, sizes = bound
         sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)
         enough = room_for(primal, dual, tol)
-        errors.append(_bound(problem, (w, b, alpha), (primal, dual), sizes, enough))
+        errors.append(_bound(problem, (w, b, alpha), (primal, dual), sizes, enough, penalty=penalty))
     return errors
 
 
@@ -152,7 +157,7 @@ def _bound_of_all(
     Σ c_i |α_i|, for a loss that bounds its errors by these alone. It is computed once, from the largest value of each among the
     problems, which must have one λ.
     """
-    first, (primals, bounds) = group.first, zip(*found, strict=True)
+    first, (primals, bounds, _) = group.first, zip(*found, strict=True)
     alike = all(problem.lam == first.lam for problem in group.problems) and first.regularizer.form.is_plain
     by_sizes = all(getattr(type(first.loss), name) is getattr(RoundingErrors, name) for name in OF_SIZES)
     if not (alike and by_sizes and all(bound.sizes for bound in bounds)):
@@ -213,6 +218,7 @@ class _Analysis:
         roundoff: Roundoff,
         sizes: DualSizes,
         features: np.ndarray | None = None,
+        penalty: float | None = None,
     ) -> _Analysis:
         n = problem.n
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
@@ -230,7 +236,8 @@ class _Analysis:
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
             margins += math.sqrt(problem.label_sums.offsets) * room
-        penalty = problem.lam * (0.5 * square if plain else float(problem.g.value(w)))
+        if plain or penalty is None:
+            penalty = problem.lam * (0.5 * square if plain else float(problem.g.value(w)))
         mass = math.sqrt(sizes.squares) * room
         # By position: names take twice as long.
         return cls(

@@ -145,9 +145,11 @@ def dual_terms(
 
     For several problems of one column, α and the labels have a row for each, and so have the sums (:func:`split`).
     """
-    many = len(alpha) >= MANY
-    if sizes is None and type(alpha) is np.ndarray:
+    many, here = len(alpha) >= MANY, type(alpha) is np.ndarray
+    if sizes is None and here:
         sizes = dual_sizes(loss, alpha, rows, masses=masses)
+    if here and sizes and rows.o is None and not many and alpha.ndim == (1 if loss.columns == 1 else 2):  # small fits
+        return DualTerms(sizes, 0.0, loss.conjugates(alpha, rows.y, rows.c))
     linear, conjugates, *found = summed(_dual_terms, alpha, *rows, loss, many, masses, sizes is None)
     return DualTerms(sizes or _sizes(alpha, *found), linear, conjugates)
 
@@ -174,11 +176,12 @@ def split(terms: DualTerms) -> list[DualTerms]:
 
 def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
     """Return the sums over a dual point; those of single columns only if ``masses``."""
-    if masses and rows.c is None and type(alpha) is np.ndarray and alpha.ndim == 1:  # for small fits
-        squares = float(np.vdot(alpha, alpha))
-        if len(alpha) >= 2 * SUMMED:
-            return DualSizes(squares, squares, float(totals(alpha)), float(totals(np.abs(alpha))))
-        return DualSizes(squares, squares, float(np.add.reduce(alpha)), float(np.add.reduce(np.abs(alpha))))
+    if masses and rows.c is None and type(alpha) is np.ndarray and (alpha.ndim == 1 or loss.columns > 1):  # small fits
+        square: Any = product(alpha, alpha)
+        if len(alpha) >= 2 * SUMMED or alpha.ndim > 1:
+            return _sizes(alpha, square, square, totals(alpha), totals(np.abs(alpha)))
+        square = float(square)
+        return DualSizes(square, square, float(np.add.reduce(alpha)), float(np.add.reduce(np.abs(alpha))))
     return _sizes(alpha, *summed(_dual_sizes, alpha, *rows, loss, masses))
 
 

@@ -191,7 +191,7 @@ def test_the_gap_at_given_norms_is_that_of_their_model(ridge):
     slopes = W @ model.own - model.penalty.ridge * W - model.q
     losses = 7.0 + 0.5 * float(np.vdot(W, slopes - model.q))
     expected = model.penalty.value_and_gap(feature_norms(W), float(np.vdot(W, slopes)), feature_norms(slopes), losses)
-    np.testing.assert_allclose(model.value_and_gap(at, 7.0), expected, rtol=1e-9)
+    np.testing.assert_allclose(model.value_and_gap(at, W, 7.0), expected, rtol=1e-9)
 
 
 def test_a_start_is_continued_and_limits_end_the_steps():

@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.solvers.direct import proximal
+from dualnewton.solvers.direct import active_set, proximal
 from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
 
@@ -128,3 +128,16 @@ def test_a_start_is_continued_and_limits_end_the_steps():
     assert short.steps == 1
     assert not late.w.any()
     assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)
+
+
+def test_models_of_dummy_variables_need_no_proximal_point_steps(monkeypatch):
+    """Their matrix is singular, where active sets cycle: features are exchanged one by one (steps of both kinds before)."""
+    rng = np.random.default_rng([300, 10, 2])
+    levels = rng.choice(5, size=(300, 2), p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    X = (levels[:, :, None] == np.arange(5)).reshape(300, -1) * 1.0
+    score = X @ rng.standard_normal(10)
+    y = score + 0.5 * score.std() * rng.standard_normal(300) > score.mean()
+    monkeypatch.setattr(active_set.Model, "_proximal", None)
+    model = dn.LogisticRegression(l1_ratio=1.0).fit(X, y)
+    assert model.plan_.family == "proximal"
+    assert model.certificate_.relative_gap <= model.tol

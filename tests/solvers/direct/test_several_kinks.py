@@ -62,13 +62,17 @@ def test_the_steps_of_all_models_are_few(monkeypatch):
     assert together < 0.5 * sum(steps)
 
 
-def test_a_step_is_that_of_each_model():
-    """The system of all models has one block for each of them."""
+@pytest.mark.parametrize("joined", [0, 15], ids=["blocks", "joined"])
+def test_a_step_is_that_of_each_model(joined, monkeypatch):
+    """The system of all models has one block for each of them; small blocks are factorised as one matrix."""
+    factorised = []
+    monkeypatch.setattr(several_kinks, "cholesky", lambda H: factorised.append(len(H)) or step_systems.cholesky(H))
     rng = np.random.default_rng(0)
     A, ridges = rng.standard_normal((20, 5)), rng.uniform(0.1, 2.0, (3, 5))
     weights, mass, imbalance = rng.uniform(0.1, 9.0, (3, 20)), rng.standard_normal((3, 20)), rng.standard_normal((3, 5))
-    models = several_kinks.Models(np.ascontiguousarray(A.T), 5, ridges)
+    models = several_kinks.Models(np.ascontiguousarray(A.T), 5, ridges, joined)
     assert models.factorise(weights.ravel())
+    assert factorised == ([15] if joined else [5, 5, 5])
     dx, dz = models.direction(imbalance.ravel(), mass.ravel())
     for k in range(3):
         one = step_systems.Rows.of(A, 5, ridges[k])

@@ -104,10 +104,11 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         more = wanted(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
-        outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))
-        if not persists and _are_many(rows.inside.size + more.size, outside, pulled if many else np.inf, block):
-            break
-        pulled = outside
+        if not persists:
+            outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))
+            if _are_many(rows.inside.size + more.size, outside, pulled if many else np.inf, block):
+                break
+            pulled = outside
         every = every and (
             steps > 0 or more.size == problem.d
         )  # all at once, in their order: no arrays need be taken apart
@@ -170,8 +171,9 @@ def minimum(
     """
     q, constant = -slopes, goal.losses
     own = H.copy()
-    own.ravel()[:: len(own) + 1] += penalty.ridge
-    model = NormModel(own, q, penalty, np.where((diagonal := own.diagonal()) > 0.0, diagonal, np.inf))
+    diagonal = own.reshape(-1)[:: len(own) + 1]
+    diagonal += penalty.ridge
+    model = NormModel(own, q, penalty, np.where(diagonal > 0.0, diagonal, np.inf))
     norms = beyond / model.single
     if np.count_nonzero(V):
         q = V @ H - slopes
@@ -189,9 +191,10 @@ def minimum(
         if left <= goal.violation or time.perf_counter() > deadline:
             break
         if left <= goal.close:
-            value, gap = model.value_and_gap(at, constant)
+            W = at.model()
+            value, gap = model.value_and_gap(at, W, constant)
             if gap <= goal.gap * value:
-                return at.model(), True
+                return W, True
         norms = model.stepped(at, raised=raised)
     V, done = V if best is None else best.model(), least <= goal.violation
     if done or not persists or time.perf_counter() > deadline:
@@ -238,25 +241,29 @@ class NormModel(NamedTuple):
 
     def at(self, norms: np.ndarray) -> AtNorms:
         """Solve for Z: of the features with ν_j > 0 alone, unless there are few."""
-        factorise, solve = _lapack()
         own, q, nu, threshold, used = self.own, self.q, norms, self.penalty.threshold, norms.nonzero()[0]
         some = used.size < norms.size > SMALL
         if some:
             rows = own.take(used, axis=0)
             own, q, nu, threshold = rows.take(used, axis=1), q.take(used, axis=1), nu.take(used), threshold.take(used)
         M = own * nu[:, None]
-        M.ravel()[:: len(M) + 1] += threshold
-        # The transpose of an array in C order is what LAPACK works on, without a copy.
-        factors = factorise(M.T, 1)[:2] if len(M) else (M, used)
-        Z = solve(*factors, q.T)[0].T if len(M) else q
+        diagonal = M.reshape(-1)[:: len(M) + 1]
+        diagonal += threshold
+        factors, Z = (), q
+        if len(M):  # the transpose of an array in C order is what LAPACK works on, without a copy
+            *factors, Z, failed = _lapack()[0](M.T, q.T, 1)
+            Z = Z.T if not failed else np.full(q.shape, np.nan)
         lengths = feature_norms((self.q - (Z * nu) @ rows) / self.penalty.threshold if some else Z)
         return AtNorms(norms, used, own, factors, Z, lengths, self.penalty.threshold * (lengths - 1.0))
 
-    def value_and_gap(self, at: AtNorms, constant: float) -> tuple[float, float]:
-        """Return n P and n(P − D) at W, whose slopes are −Z_j(threshold_j + ridge_j ν_j), given the losses at W = 0."""
+    def value_and_gap(self, at: AtNorms, W: np.ndarray, constant: float) -> tuple[float, float]:
+        """Return n P and n(P − D) at W, the model for these norms, given the losses at W = 0.
+
+        The slopes are −Z_j(threshold_j + ridge_j ν_j).
+        """
         norms, steepness = at.norms * at.lengths, at.lengths * (self.penalty.threshold + self.penalty.ridge * at.norms)
         product = -float(norms.dot(steepness))
-        losses = constant + 0.5 * (product - float(np.vdot(self.q, at.model())))
+        losses = constant + 0.5 * (product - float(np.vdot(self.q, W)))
         return self.penalty.value_and_gap(norms, product, steepness, losses)
 
     def stepped(self, at: AtNorms, *, raised: bool) -> np.ndarray:
@@ -288,9 +295,9 @@ class NormModel(NamedTuple):
 @cache
 def _lapack() -> Any:
     """Return LAPACK's functions, imported on first use: SciPy's own wrapper takes longer than a small system."""
-    from scipy.linalg.lapack import dgetrf, dgetrs
+    from scipy.linalg.lapack import dgesv, dgetrs
 
-    return dgetrf, dgetrs
+    return dgesv, dgetrs
 
 
 def by_proximal_points(

@@ -98,13 +98,14 @@ class Task:
         The features gathered.
     A : array of shape (n, m)
         Their columns.
-    most : int
-        The most features whose matrix is formed.
+    most, exchanged : int
+        The most features whose matrix is formed, and the most of a model that exchanges them one by one (``Model.minimise``).
     """
 
     def __init__(self, problem: Problem, block: Block, tol: float) -> None:
         self.problem, self.values, self.tol = problem, block.rows, tol
         self.most = max(problem.n, block.crossovers.wide_matrix)
+        self.exchanged = block.crossovers.exchanged_coordinates
         self.inside, self.A = np.empty(0, dtype=np.intp), np.empty((problem.n, 0))
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
@@ -146,7 +147,7 @@ class Task:
         gram, border, corner = self._curvature(weights)
         model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
         goal = max(INNER * self.tol, LOOSELY * far)
-        move = model.minimise(goal, limits.is_late, SHARE * far) - old
+        move = model.minimise(goal, limits.is_late, SHARE * far, self.exchanged) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
         w = self._moved(at, move, 1.0)

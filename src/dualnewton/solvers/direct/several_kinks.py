@@ -38,7 +38,7 @@ def solve(
     columns[:d] = block.rows.T
     kinks = first.loss.kinks(y)
     positions, jumps = np.array([k.position for k in kinks]), np.array([k.right - k.left for k in kinks])
-    system = Models(columns, d, squares.ridges(problems))
+    system = Models(columns, d, squares.ridges(problems), block.crossovers.joined_unknowns)
     steps = 1  # the start is a step
     with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         terms = Terms(system, positions, jumps, kinks[0].left, None)
@@ -76,11 +76,16 @@ class Models(System):
         columns: np.ndarray,  # (m, n) Ãᵀ in C order
         d: int,  # number of features
         ridges: np.ndarray,  # (K, m) λn v_j, and 0 for the intercept
+        joined: int,  # unknowns of all models up to which their systems are solved as one
     ) -> None:
         super().__init__(d, ridges.reshape(-1))
         self.K, self.columns, self.rows = len(ridges), columns, np.ascontiguousarray(columns.T)
         self.scaled, self.H = np.empty((self.K, *columns.shape)), np.empty((self.K, len(columns), len(columns)))
         self.diagonals = self.H.reshape(self.K, -1)[:, :: len(columns) + 1]
+        size, self.joined = self.K * len(columns), None
+        if size <= joined:
+            self.joined = np.zeros((size, size))
+            self.blocks = np.einsum("kikj->kij", self.joined.reshape(self.K, len(columns), self.K, -1))  # a view
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         return (x.reshape(self.K, -1) @ self.columns).reshape(-1)
@@ -92,10 +97,16 @@ class Models(System):
         np.multiply(weights.reshape(self.K, 1, -1), self.columns, out=self.scaled)
         np.matmul(self.scaled.reshape(-1, len(self.rows)), self.rows, out=self.H.reshape(-1, len(self.columns)))
         self.diagonals += ridge.reshape(self.K, -1)
-        self.factors = [cholesky(H.T) for H in self.H]
+        if self.joined is not None:
+            self.blocks[...] = self.H
+            self.factors = [cholesky(self.joined.T)]
+        else:
+            self.factors = [cholesky(H.T) for H in self.H]
         return all(factor is not None for factor in self.factors)
 
     def solved(self, right: np.ndarray) -> np.ndarray:
+        if self.joined is not None:
+            return np.asarray(dpotrs(self.factors[0], right, lower=1)[0])
         parts = zip(self.factors, right.reshape(self.K, -1), strict=True)
         return np.concatenate([dpotrs(factor, own, lower=1)[0] for factor, own in parts])
 

@@ -239,6 +239,8 @@ def wanted(
     """
     d = len(beyond)
     if d <= sizes.gathered_features:
+        if not inside.size:
+            return np.arange(d)
         outside = np.ones(d, dtype=bool)
         outside[inside] = False
         return outside.nonzero()[0]
@@ -282,7 +284,7 @@ class Rows:
         self.shares = np.empty(n)
         self.shares[:] = 1.0 / n if c is None else c / c.sum()
         t = problem.y if problem.offset is None else problem.y - problem.offset
-        self.target_mean = self.shares @ t if self.fit_intercept else 0.0 * t[0]
+        self.target_mean = t.T.dot(self.shares) if self.fit_intercept else 0.0 * t[0]
         t = t - self.target_mean
         self.roots = None if c is None else np.sqrt(c)
         self.targets = t if self.roots is None else (self.roots * t.T).T
@@ -301,7 +303,8 @@ class Rows:
             return
         n, d = self.values.shape
         if self.inside.size + features.size == d <= n:  # all at once need no copy
-            self._clear()
+            if self.inside.size:
+                self._clear()
             features = np.arange(d)
         every = self.roots is None and features.size == d <= n
         more = self.values if every else self.values.take(features, axis=1)

@@ -55,18 +55,20 @@ def solve(
         ended |= ~(slopes < -ROUNDING * np.abs(at.values))
         if steps >= limits.most or limits.is_late():
             ended[:] = True
+        going = accepted & ~ended
+        if going.all():
+            at = new
+            continue
         for k in (~accepted).nonzero()[0]:
             problem, start = problems[numbers[k]], models.split(at.x[k])
             own = alone(problem, block, start, limits._replace(most=limits.most - steps))
             found[numbers[k]] = own._replace(steps=steps + own.steps)
         for k in (accepted & ended).nonzero()[0]:
             found[numbers[k]] = Found(*models.split(new.x[k]), steps)
-        kept = (accepted & ~ended).nonzero()[0]
+        kept = going.nonzero()[0]
         if not kept.size:
             return [found[k] for k in range(len(problems))]
-        at = new
-        if kept.size < len(numbers):
-            models, numbers, at = models.only(kept), numbers[kept], Points(*(each[kept] for each in new))
+        models, numbers, at = models.only(kept), numbers[kept], Points(*(each[kept] for each in new))
 
 
 def shares_weights(problems: Sequence[Problem]) -> bool:
@@ -187,5 +189,6 @@ class Models:
         weights = weights if self.c is None else self.c * weights
         scaled = weights[:, None, :] * self.columns
         H = (scaled.reshape(K * m, -1) @ self.columns.T).reshape(K, m, m)
-        np.einsum("kjj->kj", H)[...] += self.ridge
+        diagonals = H.reshape(K, -1)[:, :: m + 1]
+        diagonals += self.ridge
         return H

@@ -62,7 +62,7 @@ class JointPenalty(NamedTuple):
         scale = problem.lam * problem.n
         form, both = problem.regularizer.form, np.empty((2, problem.d))
         both[0], both[1] = scale / form.factor, scale * form.threshold
-        return cls(*both)
+        return cls(both[0], both[1])
 
     def only(self, features: np.ndarray) -> JointPenalty:
         """Return the part of some features."""
