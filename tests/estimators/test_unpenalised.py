@@ -104,6 +104,17 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(n_classes, C):
     assert model.certificate_.relative_gap <= max(certificate.relative_gap, 1e-12)
 
 
+def test_an_intercept_that_the_problem_does_not_have():
+    X, y = data_for(2, n=120, d=5)
+    result, without = (
+        dn.solve(Unpenalised(X, 2.0 * y - 1.0, Logistic(), fit_intercept=True)),
+        Unpenalised(X, 2.0 * y - 1.0, Logistic()),
+    )
+    assert without.starting_pair(result).intercept == 0.0
+    with pytest.raises(dn.DualnewtonError, match="intercept must be 0"):
+        without.certify(result.w, result.intercept)
+
+
 def test_steps_of_one_epoch_at_a_time_get_there_too():
     X, y = data_for(3, n=120, d=5)
     model = dn.LogisticRegression(C=np.inf, warm_start=True, max_iter=1)

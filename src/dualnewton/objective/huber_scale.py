@@ -129,7 +129,8 @@ class HuberScaleProblem(AroundProblem):
     def starting_pair(self, start: Any = None) -> CertifiedPair:
         """Certify the starting point of a run: an earlier result or, without one, w = 0 and the median of the targets."""
         if start is not None:
-            return self.certified_pair(start.w, start.intercept, start.scale or None, start.alpha)
+            intercept = start.intercept * self.fit_intercept  # of the earlier result, if this problem has one
+            return self.certified_pair(start.w, intercept, start.scale or None, start.alpha)
         return self.certified_pair(np.zeros(self.d), self._median() if self.fit_intercept else 0.0)
 
     def _median(self) -> float:
@@ -204,7 +205,7 @@ class HuberScaleProblem(AroundProblem):
         At these, −α_i = r_i/σ clipped to ±ε is feasible and P − D = (λ/2)‖w − ᾱ‖².
         """
         unit = self.unit
-        w = vector("w", w, unit.d)
+        w, intercept = vector("w", w, unit.d), unit.allowed_intercept(intercept)
         r = unit.margins(w) - unit.y
         spread = math.sqrt(float(unit.c @ np.square(r + intercept) / unit.c.sum()))
         primal, b, sigma, lowest = self._settled(r, w, intercept, scale or 0.0)
@@ -238,7 +239,7 @@ class HuberScaleProblem(AroundProblem):
             aim, move, length = 2.0 * scale, 0.0, math.inf  # with this many outliers P decreases as σ grows
             if left > 0.0 and at.weight > 0.0:
                 aim = math.sqrt(spread / left)
-                move = -middle - aim * pull if self.fit_intercept else -b
+                move = -middle - aim * pull if self.fit_intercept else 0.0
                 length = max(abs(aim - scale), abs(move))
             close = length <= CLOSE * scale
             if close and (length <= STATIONARY * scale or length >= last):

@@ -129,7 +129,7 @@ class Unpenalised(AroundProblem):
             )
         nothing = self.unit.no_dual()
         if start is not None:
-            pair = self.certified_pair(start.w, start.intercept)
+            pair = self.certified_pair(start.w, start.intercept * self.unit.fit_intercept)
             alpha = (
                 self.unit.loss.nearest_dual(start.alpha, self.unit.y) if start.alpha.shape == nothing.shape else nothing
             )
@@ -164,7 +164,7 @@ class Unpenalised(AroundProblem):
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
-        intercept = self.unit.no_intercept() if intercept is None else intercept
+        intercept = self.unit.no_intercept() if intercept is None else self.unit.allowed_intercept(intercept)
         theta = self.view.joined(w, intercept)
         primal, below = self.primal_at(theta), self.unit.label_sums.below
         at_zero = -below / self.n if below < math.inf else -math.inf  # D₀(0): α = 0 is orthogonal to everything
