@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import dualnewton as dn
 from dualnewton.losses import Logistic, Squared
@@ -102,6 +103,36 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(n_classes, C):
     assert np.max(model.n_iter_) == 0 < cold
     np.testing.assert_array_equal(model.coef_, coef)
     assert model.certificate_.relative_gap <= max(certificate.relative_gap, 1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e14])
+@pytest.mark.parametrize(
+    "model",
+    [
+        dn.LinearRegression(),
+        dn.Ridge(alpha=0.0),
+        dn.QuantileRegressor(alpha=0.0),
+        dn.HuberRegressor(alpha=0.0),
+        dn.HuberRegressor(alpha=0.0, epsilon=1.0),
+    ],
+    ids=repr,
+)
+def test_residuals_count_as_zero_whatever_the_weights(model, scale):
+    """Scaled weights give the model of equal ones, and the label of a row without weight is not used."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 3))
+    y, c = X @ [1.0, 2.0, 3.0] + rng.standard_normal(100), np.ones(100)
+    expected = clone(model).fit(X, y).coef_
+    scaled = clone(model).fit(X, y, sample_weight=scale * c)
+    np.testing.assert_allclose(scaled.coef_, expected, rtol=1e-6)
+    assert scaled.certificate_.primal > 0.0
+    y[7], c[7] = 1e15, 0.0
+    masked = clone(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        masked.fit(X, y, sample_weight=c)
+    assert masked.certificate_.primal > 0.0
+    np.testing.assert_allclose(masked.coef_, clone(model).fit(X[c > 0], y[c > 0]).coef_, rtol=1e-3)
 
 
 def test_an_intercept_that_the_problem_does_not_have():

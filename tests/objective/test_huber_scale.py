@@ -312,6 +312,11 @@ def test_limits_callbacks_and_starts():
     assert dn.solve(problem, tol=0.0, callback=press).status is dn.Status.INTERRUPTED
 
 
+def test_the_dual_point_zero_without_a_feasible_one():
+    """More features than rows: no other dual point is orthogonal to them."""
+    assert make(5, 20, lam=0.0).starting_pair().certificate.dual == 0.0
+
+
 def test_an_intercept_that_the_problem_does_not_have():
     result, without = dn.solve(make()), make(fit_intercept=False)
     assert without.starting_pair(result).intercept == 0.0

@@ -28,7 +28,7 @@ from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.scale_rounding import scale_bound
-from dualnewton.objective.unpenalised import NOTHING
+from dualnewton.objective.unpenalised import mean_weight, no_residual
 from dualnewton.row_arrays import blocks, mapped, on_host
 from dualnewton.validation import positive, vector
 
@@ -114,7 +114,7 @@ class HuberScaleProblem(AroundProblem):
     @cached_property
     def zero(self) -> float:
         """The value up to which P counts as zero without a penalty, which a bound on rounding errors includes."""
-        return -math.inf if self.lam > 0.0 else NOTHING * self.epsilon * float(np.abs(self.unit.y).max())
+        return -math.inf if self.lam > 0.0 else self.epsilon * mean_weight(self.unit) * no_residual(self.unit)
 
     def at(self, scale: float) -> Problem:
         """Return the problem at a fixed σ."""
@@ -214,6 +214,8 @@ class HuberScaleProblem(AroundProblem):
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
         candidates = [self._feasible(unit.data.placed(point)) for point in (own, alpha) if point is not None]
         dual, best = max(((self._dual_at(*point), point[0]) for point in candidates), key=lambda found: found[0])
+        if dual < 0.0:  # D(0) = 0, and rounding left no dual point that is orthogonal to the features
+            dual, best = 0.0, unit.no_dual()
         return CertifiedPair(w, b, best, Certificate(primal, dual), float(sigma))
 
     def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float, bool]:
