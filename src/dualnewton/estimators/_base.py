@@ -453,7 +453,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return Xw + b, of shape (n,) or (n, outputs)."""
         check_is_fitted(self)
-        return margins_of(self, X, accept_sparse=["csr", "csc", "coo"])
+        return margins_of(self, X, accept_sparse=["csr", "csc"])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² of the predictions; ``y`` and the weights default to those of the data set, if X is one."""
