@@ -135,6 +135,22 @@ def test_residuals_count_as_zero_whatever_the_weights(model, scale):
     np.testing.assert_allclose(masked.coef_, clone(model).fit(X[c > 0], y[c > 0]).coef_, rtol=1e-3)
 
 
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("model", [dn.Ridge(alpha=0.0), dn.RidgeClassifier(alpha=0.0)], ids=repr)
+def test_ridge_without_a_penalty_on_features_that_nearly_depend_on_each_other(model, free):
+    """The normal equations of Newton's method lose the directions of small singular values; certificates found no dual point."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 60))
+    X[:, ::2] = 1.0 + 1e-6 * X[:, ::2]
+    y = X[:, 1] + 1e6 * (X[:, 2] - 1.0) + rng.standard_normal(300) > 0.5
+    best = np.column_stack([X, np.ones(300)]) if free else X
+    z = 2.0 * y - 1.0 if isinstance(model, dn.RidgeClassifier) else y * 1.0
+    residuals = z - best @ np.linalg.lstsq(best, z, rcond=1e-14)[0]
+    fitted = clone(model).set_params(fit_intercept=free).fit(X, y * 1)
+    assert fitted.certificate_.primal == pytest.approx(residuals @ residuals / 600.0, rel=1e-6)
+    assert fitted.certificate_.relative_gap <= 1e-6
+
+
 def test_an_intercept_that_the_problem_does_not_have():
     X, y = data_for(2, n=120, d=5)
     result, without = (
@@ -204,7 +220,7 @@ LARGE = {
     "one against others": (dn.LogisticRegression(C=np.inf, tol=1e-6, multi_class="ovr"), 3),
     "poisson": (dn.PoissonRegressor(alpha=0.0, tol=1e-6), 0),
     "gamma": (dn.GammaRegressor(alpha=0.0, tol=1e-6), 0),
-    "ridge": (dn.Ridge(alpha=0.0, tol=1e-6), 0),
+    "ridge": (dn.Ridge(alpha=0.0, tol=1e-6, solver="newton"), 0),
 }
 
 
