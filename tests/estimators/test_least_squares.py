@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn import linear_model
 from sklearn.base import is_classifier, is_regressor
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from threadpoolctl import threadpool_limits
 
 import dualnewton as dn
 from dualnewton.estimators.least_squares import BY_ROWS, DECOMPOSED, MULTIPLIED, SUMMED
@@ -439,3 +440,17 @@ def test_constant_features_have_no_coefficient_beside_an_intercept(n, others, po
         assert model.certificate_.relative_gap <= model.tol
         assert np.abs(value * model.coef_[:3]).max() < 1e-9
         np.testing.assert_allclose(model.predict(X), alone.intercept_ + more @ alone.coef_[1:], atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["LinearRegression", "MultiTaskLasso", "LogisticRegression", "RidgeCV"])
+def test_the_threads_of_blas_change_no_bit_of_a_fit_and_its_certificate(name):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 150))
+    Y = X[:, :2] + rng.standard_normal((3000, 2))
+    y = {"MultiTaskLasso": Y, "LogisticRegression": Y[:, 0] > 0.0}.get(name, Y[:, 0])
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            model = getattr(dn, name)().fit(X, y)
+            found.append((model.coef_.tobytes(), model.certificate_, dn.certify(model, X, y)))
+    assert found[0] == found[1]

@@ -286,3 +286,19 @@ def test_features_far_from_zero(shift):
     assert there.certificate_.relative_gap <= there.tol
     assert there.certificate_.primal == pytest.approx(here.certificate_.primal, rel=1e-5)
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+@pytest.mark.parametrize("size", [1e4, 1e12])
+def test_rows_without_weight_may_be_of_any_size(alpha, size):
+    """The interior points begin in units of the rows that count."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((120, 5))
+    y, weights = X @ rng.standard_normal(5) + rng.standard_normal(120), (np.arange(120) % 7 > 0) * 1.0
+    model = dn.QuantileRegressor(alpha=alpha, tol=1e-8)
+    expected = model.fit(X[weights > 0.0], y[weights > 0.0]).coef_
+    X[weights == 0.0] *= size
+    y[weights == 0.0] *= size
+    model.fit(X, y, sample_weight=weights)
+    assert model.certificate_.relative_gap <= 1e-8
+    np.testing.assert_allclose(model.coef_, expected, rtol=1e-6)

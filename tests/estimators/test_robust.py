@@ -115,6 +115,15 @@ def test_what_a_fit_has_and_says():
         dn.HuberRegressor(epsilon=0.5).fit(X, y)
 
 
+@pytest.mark.parametrize("settings", [{}, {"alpha": 0.0}, {"epsilon": 1.0}], ids=str)
+def test_a_warm_start_without_the_intercept_of_the_last_fit(settings):
+    """Its certificate is that of the model without an intercept."""
+    X, y = data()
+    model = dn.HuberRegressor(warm_start=True, **settings).fit(X, y + 10.0)
+    model.set_params(fit_intercept=False).fit(X, y + 10.0)
+    assert model.certificate_.primal == pytest.approx(dn.certify(model, X, y + 10.0).primal, rel=1e-9)
+
+
 def hard_table(seed, n=40, d=60):
     """More features than rows, of very different scales, and targets with heavy tails, most of them zero."""
     rng = np.random.default_rng(seed)

@@ -220,3 +220,10 @@ def test_other_dense_rows_stay_dense():
         (presences(300, 600, 8)[0], dn.LinearRegression()),
     ):
         assert isinstance(model._checked(X.toarray(), X @ np.ones(X.shape[1]), None).X, np.ndarray)
+
+
+@pytest.mark.parametrize("kind", [sp.coo_array, sp.coo_matrix, sp.csc_array, sp.lil_array, sp.dok_array])
+def test_the_prediction_of_one_row_is_a_vector(kind):
+    """SciPy's product of a coordinate array of one row and a vector is a number."""
+    X, y = presences(30, 4, 2)
+    assert dn.Ridge().fit(X, y).predict(kind(X[:1])).shape == (1,)

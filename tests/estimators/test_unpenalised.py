@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import dualnewton as dn
 from dualnewton.losses import Logistic, Squared
@@ -104,6 +105,63 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(n_classes, C):
     assert model.certificate_.relative_gap <= max(certificate.relative_gap, 1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-14, 1e14])
+@pytest.mark.parametrize(
+    "model",
+    [
+        dn.LinearRegression(),
+        dn.Ridge(alpha=0.0),
+        dn.QuantileRegressor(alpha=0.0),
+        dn.HuberRegressor(alpha=0.0),
+        dn.HuberRegressor(alpha=0.0, epsilon=1.0),
+    ],
+    ids=repr,
+)
+def test_residuals_count_as_zero_whatever_the_weights(model, scale):
+    """Scaled weights give the model of equal ones, and the label of a row without weight is not used."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 3))
+    y, c = X @ [1.0, 2.0, 3.0] + rng.standard_normal(100), np.ones(100)
+    expected = clone(model).fit(X, y).coef_
+    scaled = clone(model).fit(X, y, sample_weight=scale * c)
+    np.testing.assert_allclose(scaled.coef_, expected, rtol=1e-6)
+    assert scaled.certificate_.primal > 0.0
+    y[7], c[7] = 1e15, 0.0
+    masked = clone(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        masked.fit(X, y, sample_weight=c)
+    assert masked.certificate_.primal > 0.0
+    np.testing.assert_allclose(masked.coef_, clone(model).fit(X[c > 0], y[c > 0]).coef_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("model", [dn.Ridge(alpha=0.0), dn.RidgeClassifier(alpha=0.0)], ids=repr)
+def test_ridge_without_a_penalty_on_features_that_nearly_depend_on_each_other(model, free):
+    """The normal equations of Newton's method lose the directions of small singular values; certificates found no dual point."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 60))
+    X[:, ::2] = 1.0 + 1e-6 * X[:, ::2]
+    y = X[:, 1] + 1e6 * (X[:, 2] - 1.0) + rng.standard_normal(300) > 0.5
+    best = np.column_stack([X, np.ones(300)]) if free else X
+    z = 2.0 * y - 1.0 if isinstance(model, dn.RidgeClassifier) else y * 1.0
+    residuals = z - best @ np.linalg.lstsq(best, z, rcond=1e-14)[0]
+    fitted = clone(model).set_params(fit_intercept=free).fit(X, y * 1)
+    assert fitted.certificate_.primal == pytest.approx(residuals @ residuals / 600.0, rel=1e-6)
+    assert fitted.certificate_.relative_gap <= 1e-6
+
+
+def test_an_intercept_that_the_problem_does_not_have():
+    X, y = data_for(2, n=120, d=5)
+    result, without = (
+        dn.solve(Unpenalised(X, 2.0 * y - 1.0, Logistic(), fit_intercept=True)),
+        Unpenalised(X, 2.0 * y - 1.0, Logistic()),
+    )
+    assert without.starting_pair(result).intercept == 0.0
+    with pytest.raises(dn.DualnewtonError, match="intercept must be 0"):
+        without.certify(result.w, result.intercept)
+
+
 def test_steps_of_one_epoch_at_a_time_get_there_too():
     X, y = data_for(3, n=120, d=5)
     model = dn.LogisticRegression(C=np.inf, warm_start=True, max_iter=1)
@@ -162,7 +220,7 @@ LARGE = {
     "one against others": (dn.LogisticRegression(C=np.inf, tol=1e-6, multi_class="ovr"), 3),
     "poisson": (dn.PoissonRegressor(alpha=0.0, tol=1e-6), 0),
     "gamma": (dn.GammaRegressor(alpha=0.0, tol=1e-6), 0),
-    "ridge": (dn.Ridge(alpha=0.0, tol=1e-6), 0),
+    "ridge": (dn.Ridge(alpha=0.0, tol=1e-6, solver="newton"), 0),
 }
 
 

@@ -312,6 +312,18 @@ def test_limits_callbacks_and_starts():
     assert dn.solve(problem, tol=0.0, callback=press).status is dn.Status.INTERRUPTED
 
 
+def test_the_dual_point_zero_without_a_feasible_one():
+    """More features than rows: no other dual point is orthogonal to them."""
+    assert make(5, 20, lam=0.0).starting_pair().certificate.dual == 0.0
+
+
+def test_an_intercept_that_the_problem_does_not_have():
+    result, without = dn.solve(make()), make(fit_intercept=False)
+    assert without.starting_pair(result).intercept == 0.0
+    with pytest.raises(dn.DualnewtonError, match="intercept must be 0"):
+        without.certified_pair(result.w, result.intercept, result.scale)
+
+
 def test_a_singular_matrix_is_solved_in_the_least_squares_sense():
     H = np.diag([2.0, 0.0, 4.0])
     np.testing.assert_allclose(huber_scale._solved(H, np.array([2.0, 0.0, 8.0])), [1.0, 0.0, 2.0])

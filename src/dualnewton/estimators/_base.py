@@ -211,13 +211,23 @@ class CertifiedModel(BaseEstimator):
         own = [[k for k, is_free in enumerate(free) if is_free == wanted] for wanted in (True, False)]
         without, rest = ([posed[k] for k in places] for places in own)
         earlier = [[before[k] for k in places] if fits and before else None for places in own]
-        found = iter(session.solve_unpenalised(without, earlier[0]))
+        found = iter(self._solved_freely(session, data, without, earlier[0]))
         others = iter(self._solved(session, rest, earlier[1]) if rest else [])
         return [next(found if is_free else others) for is_free in free]
 
     def _solved(self, session: Session, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
         """Solve problems that have a penalty."""
         return session.solve(problems, self._starts(problems, before))
+
+    def _solved_freely(
+        self,
+        session: Session,
+        data: Examples,  # noqa: ARG002
+        problems: Sequence[Problem],
+        before: Sequence[Result] | None,
+    ) -> list[Result]:
+        """Solve problems without their penalty."""
+        return session.solve_unpenalised(problems, before)
 
     def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
         """Return the warm start of each problem, made from earlier results; None starts at w = 0."""
@@ -453,7 +463,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return Xw + b, of shape (n,) or (n, outputs)."""
         check_is_fitted(self)
-        return margins_of(self, X, accept_sparse=["csr", "csc", "coo"])
+        return margins_of(self, X, accept_sparse=["csr", "csc"])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² of the predictions; ``y`` and the weights default to those of the data set, if X is one."""

@@ -26,6 +26,7 @@ from dualnewton.estimators._validation import Examples
 from dualnewton.interop.sklearn_objectives import linear_regression
 from dualnewton.interop.specification import Words
 from dualnewton.losses import Squared
+from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.costs import is_small, prepared
@@ -107,6 +108,10 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     random_state: Any = field(default=None, init=False)
     verbose: int = field(default=0, init=False)
     warm_start: bool = field(default=False, init=False)
+
+    def _fit(self, data: Examples, before: Sequence[Result] | None) -> Any:
+        with one_blas_thread:  # decompositions outside of runs: their last bits depend on the number of threads of BLAS
+            return super()._fit(data, before)
 
     def _results(self, session: Session, data: Examples, before: Sequence[Result] | None) -> list[Result]:
         n, d = data.X.shape

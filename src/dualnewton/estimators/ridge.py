@@ -19,8 +19,10 @@ from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, Cer
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._validation import Examples, checked, distinct
+from dualnewton.estimators.least_squares import LinearRegression
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
 from dualnewton.interop.specification import Specification, Words
+from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.planning.direct import decomposes
 from dualnewton.run.result import Result
 
@@ -91,6 +93,18 @@ class RidgeModel(CertifiedModel):
         if self.positive or session.method != "auto" or not decomposes(n, d, session.tuning):
             return session.solve(problems, starts(problems, before))
         return session.solve(problems, starts(problems, before), method="newton")
+
+    def _solved_freely(
+        self, session: Session, data: Examples, problems: Sequence[Any], before: Sequence[Result] | None
+    ) -> list[Result]:
+        """Solve problems without their penalty as LinearRegression does: more accurately for features that nearly depend."""
+        unlimited = session.deadline == np.inf and session.callback is None  # that solution is not interrupted
+        if session.method != "auto" or not (unlimited and data.matrix.capabilities.whole):
+            return super()._solved_freely(session, data, problems, before)
+        free = LinearRegression(fit_intercept=self.fit_intercept, tol=self.tol)
+        targets = np.column_stack([problem.y for problem in problems])
+        with one_blas_thread:
+            return free._results(session, data._replace(y=targets, sample_weight=problems[0].sample_weight), None)
 
 
 @estimator

@@ -12,6 +12,7 @@ from dualnewton.interop import generalised_linear  # noqa: F401 (enters the mode
 from dualnewton.interop.parts import Examples
 from dualnewton.interop.sklearn_objectives import translation_of
 from dualnewton.io.dataset import Dataset
+from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate
 from dualnewton.row_arrays import on_host
 from dualnewton.validation import data_matrix, vector
@@ -99,8 +100,9 @@ def certify(
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(model)
-    parts = translate(model, _checked(X, y, sample_weight, offset))
-    with np.errstate(over="ignore", invalid="ignore"):  # as in a fit: values that overflow give an infinite gap
+    # As in a fit: values that overflow give an infinite gap, and no bit depends on the number of threads of BLAS.
+    with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
+        parts = translate(model, _checked(X, y, sample_weight, offset))
         certificates = tuple(part.certificate(exact=exact) for part in parts)
     return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
 

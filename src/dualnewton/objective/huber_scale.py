@@ -28,7 +28,7 @@ from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.scale_rounding import scale_bound
-from dualnewton.objective.unpenalised import NOTHING
+from dualnewton.objective.unpenalised import mean_weight, no_residual
 from dualnewton.row_arrays import blocks, mapped, on_host
 from dualnewton.validation import positive, vector
 
@@ -114,7 +114,7 @@ class HuberScaleProblem(AroundProblem):
     @cached_property
     def zero(self) -> float:
         """The value up to which P counts as zero without a penalty, which a bound on rounding errors includes."""
-        return -math.inf if self.lam > 0.0 else NOTHING * self.epsilon * float(np.abs(self.unit.y).max())
+        return -math.inf if self.lam > 0.0 else self.epsilon * mean_weight(self.unit) * no_residual(self.unit)
 
     def at(self, scale: float) -> Problem:
         """Return the problem at a fixed σ."""
@@ -129,7 +129,8 @@ class HuberScaleProblem(AroundProblem):
     def starting_pair(self, start: Any = None) -> CertifiedPair:
         """Certify the starting point of a run: an earlier result or, without one, w = 0 and the median of the targets."""
         if start is not None:
-            return self.certified_pair(start.w, start.intercept, start.scale or None, start.alpha)
+            intercept = start.intercept * self.fit_intercept  # of the earlier result, if this problem has one
+            return self.certified_pair(start.w, intercept, start.scale or None, start.alpha)
         return self.certified_pair(np.zeros(self.d), self._median() if self.fit_intercept else 0.0)
 
     def _median(self) -> float:
@@ -204,7 +205,7 @@ class HuberScaleProblem(AroundProblem):
         At these, −α_i = r_i/σ clipped to ±ε is feasible and P − D = (λ/2)‖w − ᾱ‖².
         """
         unit = self.unit
-        w = vector("w", w, unit.d)
+        w, intercept = vector("w", w, unit.d), unit.allowed_intercept(intercept)
         r = unit.margins(w) - unit.y
         spread = math.sqrt(float(unit.c @ np.square(r + intercept) / unit.c.sum()))
         primal, b, sigma, lowest = self._settled(r, w, intercept, scale or 0.0)
@@ -213,6 +214,8 @@ class HuberScaleProblem(AroundProblem):
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
         candidates = [self._feasible(unit.data.placed(point)) for point in (own, alpha) if point is not None]
         dual, best = max(((self._dual_at(*point), point[0]) for point in candidates), key=lambda found: found[0])
+        if dual < 0.0:  # D(0) = 0, and rounding left no dual point that is orthogonal to the features
+            dual, best = 0.0, unit.no_dual()
         return CertifiedPair(w, b, best, Certificate(primal, dual), float(sigma))
 
     def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float, bool]:
@@ -238,7 +241,7 @@ class HuberScaleProblem(AroundProblem):
             aim, move, length = 2.0 * scale, 0.0, math.inf  # with this many outliers P decreases as σ grows
             if left > 0.0 and at.weight > 0.0:
                 aim = math.sqrt(spread / left)
-                move = -middle - aim * pull if self.fit_intercept else -b
+                move = -middle - aim * pull if self.fit_intercept else 0.0
                 length = max(abs(aim - scale), abs(move))
             close = length <= CLOSE * scale
             if close and (length <= STATIONARY * scale or length >= last):

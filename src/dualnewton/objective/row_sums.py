@@ -324,7 +324,8 @@ class LabelSums(NamedTuple):
     weight: float
     squared_weight: float
     heaviest: float
-    # Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the loss computes from the labels (``Loss.label_sizes``).
+    # Σ c_i ‖y_i‖² and, over the rows of positive weight, Σ ‖y_i‖² of the numbers that the loss computes from the labels
+    # (``Loss.label_sizes``).
     labels: float
     own: float
     # Σ c_i |φ_i(0)|, and an upper bound on −Σ c_i min φ_i.
@@ -346,7 +347,9 @@ def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     weight: Any = n
     squares, labels = weight, square
     if c is not None:
-        weight, squares, labels = c.sum(), c @ c, product(own, RowVectors(y, c, o).weighted(own))
+        rows = RowVectors(y, c, o)
+        weight, squares, labels = c.sum(), c @ c, product(own, rows.weighted(own))
+        square = product(own, rows._replace(c=c > 0.0).weighted(own))
     if (at_zero := loss.sizes_at_zero(float(weight), float(labels))) is None:
         at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
     return weight, squares, labels, square, at_zero, below, offsets

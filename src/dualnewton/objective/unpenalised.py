@@ -129,7 +129,7 @@ class Unpenalised(AroundProblem):
             )
         nothing = self.unit.no_dual()
         if start is not None:
-            pair = self.certified_pair(start.w, start.intercept)
+            pair = self.certified_pair(start.w, start.intercept * self.unit.fit_intercept)
             alpha = (
                 self.unit.loss.nearest_dual(start.alpha, self.unit.y) if start.alpha.shape == nothing.shape else nothing
             )
@@ -164,7 +164,7 @@ class Unpenalised(AroundProblem):
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
-        intercept = self.unit.no_intercept() if intercept is None else intercept
+        intercept = self.unit.no_intercept() if intercept is None else self.unit.allowed_intercept(intercept)
         theta = self.view.joined(w, intercept)
         primal, below = self.primal_at(theta), self.unit.label_sums.below
         at_zero = -below / self.n if below < math.inf else -math.inf  # D₀(0): α = 0 is orthogonal to everything
@@ -387,13 +387,26 @@ class View:
     @cached_property
     def zero(self) -> float:
         """The mean loss up to which P₀ counts as zero, which a bound on rounding errors includes; −∞ if no loss is zero."""
-        y, loss = self.problem.y, self.problem.loss
+        problem, step = self.problem, no_residual(self.problem)
+        y, loss = problem.y, problem.loss
         if self.quadratic:
-            return NOTHING**2 * float(np.square(y).max())
-        if not loss.kinked or self.problem.label_sums.below != 0.0 or loss.value(y, y).any():  # min φ = φ(y; y) = 0
+            return mean_weight(problem) * step**2
+        if not loss.kinked or problem.label_sums.below != 0.0 or loss.value(y, y).any():  # min φ = φ(y; y) = 0
             return -math.inf
-        step = NOTHING * float(np.abs(y).max())
-        return max(float(loss.value(y + shift, y).max()) for shift in (-step, step))
+        values = (loss.value(y + shift, y) * (problem.c > 0.0) for shift in (-step, step))
+        return mean_weight(problem) * max(float(value.max()) for value in values)
+
+
+def no_residual(problem: Problem) -> float:
+    """Return the size of residuals that counts as zero, by the largest label among rows of positive weight."""
+    y, c = problem.y, problem.sample_weight
+    y = y if c is None else problem.row_vectors._replace(c=c > 0.0).weighted(y)
+    return NOTHING * float(np.abs(y).max())
+
+
+def mean_weight(problem: Problem) -> float:
+    """Return (1/n) Σ c_i."""
+    return problem.label_sums.weight / problem.n
 
 
 def _factored(H: np.ndarray) -> Product | None:

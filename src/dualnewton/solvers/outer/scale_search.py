@@ -286,10 +286,8 @@ class ScaleSearch(OuterMethod):
         fitted = known.moved is None  # a step of Newton's method does not tell whether the fits are accurate enough
         fraction = FRACTION if halved else FINER * known.fraction if fitted else known.fraction
         slow = 0 if halved or fitted else known.slow
-        # Without a penalty there may be no feasible dual point yet: then a decrease of P counts as progress.
-        falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
         # The first interior points may have a larger gap than the point from which other methods were slow.
-        stalled = 0 if falls or after.gap < before.gap else known.stalled + (known.inside is None)
+        stalled = 0 if after.gap < before.gap else known.stalled + (known.inside is None)
         known = replace(known, best=best, here=here, scales=scales, moved=None)
         self.known = replace(known, fraction=fraction, slow=slow, stalled=stalled)
         if self.is_over:

@@ -60,8 +60,11 @@ class InteriorPoint(Method):
         single: bool = False,  # whether the first matrices are computed in float32
     ) -> None:
         self.tol, self.corrections, self.largest_system, first = tol, corrections, largest_system, starts[0][0]
-        sizes = root_mean_squares(first.data, intercept=first.fit_intercept)
         self.problems = [problem for problem, _ in starts]
+        weights = [problem.unit.sample_weight for problem in self.problems]
+        # Rows that have no weight in any problem may be of any size.
+        used = None if any(c is None for c in weights) else np.any([c > 0.0 for c in weights], axis=0)
+        sizes = root_mean_squares(first.data, used, intercept=first.fit_intercept)
         self.views = [View(problem, sizes, system_of) for problem in self.problems]
         self.searches = [
             Search(view.terms, view.start(pair, single=single), view.losses, crossovers, restricts=view.is_ridge)

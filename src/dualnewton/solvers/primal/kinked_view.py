@@ -30,12 +30,12 @@ LEAST_VARIANCE = 1e-12
 """Variance of a feature, as a fraction of its mean square, below which it is a rounding error."""
 
 
-def root_mean_squares(data: Data, *, intercept: bool = False) -> np.ndarray:
-    """Return r_j of each feature; 1 for a feature that is zero.
+def root_mean_squares(data: Data, used: np.ndarray | None = None, *, intercept: bool = False) -> np.ndarray:
+    """Return r_j of each feature over the rows in the mask ``used``, all by default; 1 for a feature that is zero.
 
     With an intercept r_j is the deviation from the mean of the feature, since b takes up the mean; at least that of rounding.
     """
-    each = np.full(data.n, 1.0 / data.n)
+    each = np.full(data.n, 1.0 / data.n) if used is None else used / max(np.count_nonzero(used), 1)
     squares = data.column_norms(each)
     if intercept:
         means = np.square(data.transposed_times(each))
@@ -94,7 +94,8 @@ class View:
             return fit
         terms, x = self.terms, np.append(pair.w, pair.intercept) if self.rows.fit_intercept else np.array(pair.w)
         r = terms.system.margins(x) - terms.kinks
-        unit = START * math.sqrt(float(np.square(r).mean())) or 1.0
+        size = float(np.square(r if terms.live is None else r[:, terms.live]).mean())
+        unit = START * math.sqrt(size) or 1.0
         inside = min(0.5, math.sqrt(max(pair.certificate.relative_gap, 0.0)))
         p = np.clip(self.split(pair.alpha), inside * terms.jumps, (1.0 - inside) * terms.jumps)
         apart = 2.0 * inside * unit
