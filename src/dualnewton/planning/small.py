@@ -84,6 +84,21 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
+def _takes_stored_squares(problem: Any, tuning: Tuning) -> bool:
+    """Whether the Hessian of least squares on sparse rows is summed over pairs of stored entries, and costs a few passes.
+
+    That is what the loop would do, whose calls take as long as the sums of some ten thousand rows.
+    """
+    n, d, profile = problem.n, problem.d, problem.data.profile
+    few = profile.sparse and profile.stored <= tuning.product_growth * tuning.product_entries
+    few = few and problem.columns == 1 and n >= d and not is_small(tuning, n, d)
+    if not (few and problem.loss.curvature is Curvature.CONSTANT and has_hessian(problem)):
+        return False
+    costs = Costs.of(profile, tuning)
+    cheap = costs.by_pairs(n, profile.pairs) and costs.added(n) <= tuning.newton_passes * costs.data_pass
+    return cheap and problem.data.capabilities.whole
+
+
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     """Whether dual rounds over single examples of sparse rows are expected to need few epochs, each of some microseconds.
 
@@ -252,6 +267,15 @@ FAMILIES = {
         completed=_with_passes,
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=_steps_together),
+    "stored_squares": Family(
+        _takes_stored_squares,
+        "newton",
+        "Newton's method: the d×d Hessian is cheap here, and is summed over pairs of stored entries",
+        dense=False,
+        automatic=True,
+        single=True,
+        serial=True,
+    ),
     "thresholds": Family(
         takes_thresholds,
         "newton",

@@ -301,7 +301,7 @@ def test_conjugate_gradients_that_cost_more_than_twice_the_hessian_of_a_quadrati
     cost = products_cost(problem, DEFAULT) / _without_products(problem, DEFAULT)
     assert DEFAULT.quadratic_optimism < cost < DEFAULT.product_optimism
     plan = dn.solve(problem, tol=1e-6).plan
-    assert (plan.method, plan.family, plan.before) == ("newton", None, None)
+    assert (plan.method, plan.family, plan.before) == ("newton", "stored_squares", None)
 
 
 FOLDS = [np.where(np.arange(N) % 5 == k, 0.0, 1.0) for k in range(5)]

@@ -24,7 +24,7 @@ from dualnewton.losses import Curvature
 from dualnewton.losses.base import RoughFit
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.row_sums import slope_along
+from dualnewton.objective.row_sums import curvature, slope_along
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.descent import ROUNDING, Pairs, corrected, outlives, quasi_newton, remember, step
@@ -54,7 +54,7 @@ SECANTS = 2
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
-        return _least_squares(problem, block, start, limits)
+        return least_squares(problem, block, start, limits)
     risk = Risk.of(problem, block)
     x, sampled = risk.vector(*(start or nothing(problem))), start is None
     tol, most, deadline = limits
@@ -171,9 +171,14 @@ def _from_labels(
 # Least squares -----------------------------------------------------------------------------------------------------------------
 
 
-def _least_squares(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
-    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
-    risk = Risk.of(problem, block)
+def least_squares(
+    problem: Problem, block: Block, start: Start | None, limits: Limits, *, as_stored: bool = False
+) -> Found:
+    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left.
+
+    ``as_stored`` says that the rows are sparse, and are not made dense.
+    """
+    risk = Risk.of(problem, block, as_stored=as_stored)
     (factor, diagonal), steps, least = _factor(problem, block, risk), 0, math.inf
     if start is None:
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
@@ -203,7 +208,12 @@ def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.
     """Return the Cholesky factor of the Hessian, and its diagonal without the ridge; the same for all outputs without weights."""
     kept, key = block.kept if problem.sample_weight is None else {}, (_factor, problem.lam)
     if key not in kept:
-        H = risk.hessian(np.zeros(risk.n))
+        zeros = np.zeros(risk.n)
+        H = (
+            block.gram(curvature(risk.loss, zeros, risk.vectors), intercept=risk.free)
+            if risk.sparse
+            else risk.hessian(zeros)
+        )
         diagonal = H.diagonal().copy()
         kept[key] = factorised(H, risk.ridge), diagonal
     return kept[key]
