@@ -64,6 +64,12 @@ class Tuning(Crossovers):
     product_optimism: float = 8.0
     quadratic_optimism: float = 2.0
     product_patience: float = 4.0
+    # For other losses the factor holds in two cases. Dual rounds are predicted to cost at most this multiple of a Hessian and its
+    # steps, so that they would follow, whose epochs are predicted within a factor of three. Or the mean squared cosine between
+    # rows is at most this multiple of 1/d, that of directions that are all alike: with it, conjugate gradients took 0.4 to 0.8 of
+    # the time of sketches (uniformly sparse rows), without it 1.2 to 2 times as long (a9a, mushrooms, most one-hot rows).
+    product_rounds: float = 2.0
+    alike_directions: float = 2.0
     # Systems solved to the wanted gap by these conjugate gradients that cost as much as a fit: all but the last are
     # solved roughly. And the most of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0
