@@ -90,6 +90,11 @@ def takes_many_products(problem: Any, tuning: Tuning) -> bool:
     return products_cost(problem, tuning) <= _without_products(problem, tuning)
 
 
+def takes_few_products(problem: Any, tuning: Tuning) -> bool:
+    """Whether the penalty of least squares on sparse rows is so strong that products cost less than the sum of a Hessian."""
+    return products_cost(problem, tuning) < tuning.few_products * _without_products(problem, tuning)
+
+
 def takes_large_products(problem: Any, tuning: Tuning) -> bool:
     """Whether dense rows that make a large block have so many features that other methods cost more than products with it.
 
