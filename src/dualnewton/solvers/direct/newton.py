@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.losses.base import RoughFit
+from dualnewton.matrix import linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, slope_along
@@ -179,7 +181,9 @@ def least_squares(
     ``as_stored`` says that the rows are sparse, and are not made dense.
     """
     risk = Risk.of(problem, block, as_stored=as_stored)
-    (factor, diagonal), steps, least = _factor(problem, block, risk), 0, math.inf
+    if as_stored:
+        risk = replace(risk, rows=linear.as_float64(risk.rows))
+    (factor, diagonal), steps, least = _factor(problem, block, risk, as_stored=as_stored), 0, math.inf
     if start is None:
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
         way = solved(factor, at.gradient)
@@ -204,16 +208,13 @@ def least_squares(
         steps += 1
 
 
-def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.ndarray]:
+def _factor(problem: Problem, block: Block, risk: Risk, *, as_stored: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the Cholesky factor of the Hessian, and its diagonal without the ridge; the same for all outputs without weights."""
     kept, key = block.kept if problem.sample_weight is None else {}, (_factor, problem.lam)
     if key not in kept:
-        zeros = np.zeros(risk.n)
-        H = (
-            block.gram(curvature(risk.loss, zeros, risk.vectors), intercept=risk.free)
-            if risk.sparse
-            else risk.hessian(zeros)
-        )
+        at = np.zeros(risk.n)
+        by_pairs = partial(block.gram, intercept=risk.free)
+        H = by_pairs(curvature(risk.loss, at, risk.vectors)) if as_stored else risk.hessian(at)
         diagonal = H.diagonal().copy()
         kept[key] = factorised(H, risk.ridge), diagonal
     return kept[key]

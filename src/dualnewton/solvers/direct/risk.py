@@ -72,7 +72,7 @@ class Risk:
         if problem.columns > 1:
             ridge, halves = np.tile(ridge, problem.columns), np.tile(halves, problem.columns)
         with_ones = free and problem.n * d <= COPIED
-        rows = linear.as_float64(block.stored) if as_stored else block.extended if with_ones else block.rows
+        rows = block.stored if as_stored else block.extended if with_ones else block.rows
         squares = problem.data.norm**2 + with_ones * problem.n  # the certificate needs the norm as well
         return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free, squares)
 
@@ -94,11 +94,6 @@ class Risk:
         return int(self.rows.shape[0])
 
     @cached_property
-    def sparse(self) -> bool:
-        """Whether the rows are sparse."""
-        return linear.is_sparse(self.rows)
-
-    @cached_property
     def transposed(self) -> Any:
         """Xᵀ, a view."""
         return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
@@ -115,7 +110,7 @@ class Risk:
 
         The next system corrects its rounding errors.
         """
-        if self.sparse:
+        if linear.is_sparse(self.rows):
             return linear.multiplied(self.rows), linear.multiplied(self.transposed)
         rows, wide, single = self.narrow, np.float64, np.float32
         return (
