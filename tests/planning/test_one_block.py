@@ -1,5 +1,6 @@
 """Newton's method on one dense block of rows is for data whose Hessians are cheap, by products for thin rows."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
+from dualnewton.planning.facts import mean_squared_cosine
 from dualnewton.planning.small import small_plan
+from dualnewton.planning.small_products import _without_products, products_cost
 from dualnewton.planning.tuning import DEFAULT
 
 CASES = {
@@ -115,6 +118,37 @@ def test_many_sparse_rows_for_each_feature_are_solved_by_products_with_a_weak_pe
     assert result.converged
     assert result.n_epochs < 40
     assert result.plan.family == "conjugate"
+
+
+@pytest.mark.parametrize(("loss", "lam_n"), [(dn.losses.Logistic(), 1.0), (dn.losses.SquaredHinge(), 2.0)])
+def test_dummy_variables_that_share_few_directions_are_not_solved_by_products_with_a_weak_penalty(loss, lam_n):
+    """The products would cost several times as much as sketches, and most of them would be given up halfway."""
+    rng = np.random.default_rng(0)
+    shared, columns = rng.standard_normal(20000), []
+    for first in range(0, 120, 6):  # the levels of each variable depend on what all have in common
+        level = np.digitize(0.6 * shared + 0.8 * rng.standard_normal(20000), [-0.5, 0.5, 1.0, 1.5, 2.0])
+        columns.append(level + first)
+    places = np.stack(columns, axis=1)
+    X = sp.csr_array((np.ones(places.size), places.ravel(), np.arange(0, places.size + 1, 20)), shape=(20000, 120))
+    y = np.where(X @ rng.standard_normal(120) + rng.standard_normal(20000) > 0.0, 1.0, -1.0)
+    problem = dn.Problem(X, y, loss, lam=lam_n / 20000, fit_intercept=True)
+    cost = products_cost(problem, DEFAULT) / _without_products(problem, DEFAULT)
+    assert 1.0 < cost < DEFAULT.product_optimism
+    assert small_plan(problem, "auto", "auto") is None
+    result = dn.solve(problem)
+    assert result.converged
+    assert result.n_epochs < 25
+    uneven = replace(DEFAULT, alike_directions=math.inf)
+    assert small_plan(problem, "auto", "auto", tuning=uneven).family == "conjugate"
+
+
+def test_rows_in_random_directions_have_a_mean_squared_cosine_of_one_over_the_number_of_features():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 50)), rng.standard_normal(2000)
+    even = dn.Problem(X, y, dn.losses.Squared(), lam=0.1)
+    assert mean_squared_cosine(even, DEFAULT) == pytest.approx(1.0 / 50, rel=0.2)
+    line = dn.Problem(np.outer(rng.standard_normal(2000), X[0]), y, dn.losses.Squared(), lam=0.1)
+    assert mean_squared_cosine(line, DEFAULT) == pytest.approx(1.0)
 
 
 BEYOND = {

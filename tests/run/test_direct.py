@@ -197,3 +197,9 @@ def test_a_solver_that_fails_from_a_warm_start_is_called_once_more_without_it(mo
     for epochs in (1, 1000):
         again = dn.solve(PROBLEM, tol=1e-9, warm_start=other, checkpoint=file, max_epochs=epochs, random_state=0)
     assert np.array_equal(again.w, cold.w)
+
+
+def test_no_generator_is_made_for_a_direct_solution(monkeypatch):
+    problem = dn.Problem(np.eye(4), np.ones(4), losses.Squared(), lam=0.1)
+    monkeypatch.setattr(np.random, "default_rng", lambda *_: pytest.fail("a generator was made"))
+    assert dn.solve(problem, random_state=0).converged

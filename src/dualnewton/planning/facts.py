@@ -86,16 +86,8 @@ class Facts:
     @cached_property
     def row_overlap(self) -> float:
         """n times the mean squared cosine between two rows, from a sample; infinite with more rows than features."""
-        n, d = self.costs.n, self.costs.d
-        if not 1 < n < d or not self.problem.data.capabilities.random_rows:
-            return math.inf
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            G = linear.gram(self.problem.data.rows(every(n, self.tuning.overlap_sample)))
-            norms = np.sqrt(np.einsum("ii->i", G))
-            units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
-            total, m = float(np.square(units[:, None] * G * units).sum()), np.count_nonzero(norms)
-        # Squares may overflow.
-        return n * max(total - m, 0.0) / (m * (m - 1)) if m > 1 and math.isfinite(total) else math.inf
+        n = self.costs.n
+        return n * mean_squared_cosine(self.problem, self.tuning) if 1 < n < self.costs.d else math.inf
 
     @cached_property
     def used_features(self) -> float:
@@ -232,6 +224,22 @@ class Facts:
     def matrix_free(self) -> bool:
         """Whether Newton's method solves by conjugate gradients, since neither n×n nor d×d matrices may be factorised."""
         return min(self.costs.n, self.costs.d) > self.tuning.largest_matrix and self.has_hessian
+
+
+def mean_squared_cosine(problem: Problem, tuning: Tuning) -> float:
+    """Return the mean squared cosine between two rows, from a sample; infinite where that is not known.
+
+    It is 1/d where the rows have random directions, all of them alike, and more the fewer directions they have.
+    """
+    if not problem.data.capabilities.random_rows:
+        return math.inf
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        G = linear.gram(problem.data.rows(every(problem.n, tuning.overlap_sample)))
+        norms = np.sqrt(np.einsum("ii->i", G))
+        units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
+        total, m = float(np.square(units[:, None] * G * units).sum()), np.count_nonzero(norms)
+    # Squares may overflow.
+    return max(total - m, 0.0) / (m * (m - 1)) if m > 1 and math.isfinite(total) else math.inf
 
 
 def sketch_speed(rows: float, unknowns: float, tuning: Tuning) -> float:

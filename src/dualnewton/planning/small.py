@@ -20,6 +20,7 @@ from dualnewton.planning.small_products import (
     products_cost,
     shares_products,
     takes_block_products,
+    takes_few_products,
     takes_large_products,
     takes_many_products,
     takes_products,
@@ -83,6 +84,22 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
         thin = profile.pairs < tuning.dense_pairs * 0.5 * n * d * d
         few = few and n * d * d <= (tuning.thin_hessian if thin else tuning.direct_hessian)
     return few and has_hessian(problem) and problem.data.capabilities.whole
+
+
+def _takes_stored_squares(problem: Any, tuning: Tuning) -> bool:
+    """Whether the Hessian of least squares on sparse rows is summed over pairs of stored entries, and costs a few passes.
+
+    That is what the loop would do, whose calls take as long as the sums of some ten thousand rows. Conjugate gradients cost less
+    if the penalty is strong, and a dense block if it is so small that no kernel needs to be loaded for its products.
+    """
+    n, d, profile = problem.n, problem.d, problem.data.profile
+    few = profile.sparse and profile.stored <= tuning.product_growth * tuning.product_entries
+    few = few and problem.columns == 1 and n >= d and n * d * d > tuning.thin_hessian and not is_small(tuning, n, d)
+    if not (few and problem.loss.curvature is Curvature.CONSTANT and has_hessian(problem)):
+        return False
+    costs = Costs.of(profile, tuning)
+    cheap = costs.by_pairs(n, profile.pairs) and costs.added(n) <= tuning.newton_passes * costs.data_pass
+    return cheap and problem.data.capabilities.whole and not takes_few_products(problem, tuning)
 
 
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
@@ -212,6 +229,15 @@ FAMILIES = {
         "newton",
         "a joint scale by Newton's method in all variables, on one dense block of rows",
         schemes=("scale",),
+    ),
+    "stored_squares": Family(
+        _takes_stored_squares,
+        "newton",
+        "Newton's method: the d×d Hessian is cheap here, and is summed over pairs of stored entries",
+        dense=False,
+        automatic=True,
+        single=True,
+        serial=True,
     ),
     "conjugate": Family(
         takes_products,

@@ -9,8 +9,9 @@ from typing import Any
 from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Profile
 from dualnewton.planning.costs import DOUBLE, SINGLE, Costs, is_small
+from dualnewton.planning.dual import expected_epochs
 from dualnewton.planning.eligible import has_hessian
-from dualnewton.planning.facts import every, first_margins
+from dualnewton.planning.facts import every, first_margins, mean_squared_cosine
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.solvers.primal.single_precision import mean_noise
@@ -58,10 +59,22 @@ def takes_products(problem: Any, tuning: Tuning) -> bool:
     kinked = n * tuning.round_features <= d and problem.loss.curvature is Curvature.PIECEWISE
     if kinked and is_weak(problem, tuning) and not is_small(tuning, n, d):
         return False
-    quadratic = problem.loss.curvature is Curvature.CONSTANT
-    optimism = tuning.quadratic_optimism if quadratic else tuning.product_optimism
-    optimism = optimism if n >= d and problem.columns == 1 else 1.0
-    return products_cost(problem, tuning) <= optimism * _without_products(problem, tuning)
+    cost, others = products_cost(problem, tuning), _without_products(problem, tuning)
+    if cost <= others or n < d or problem.columns > 1:
+        return cost <= others
+    if problem.loss.curvature is Curvature.CONSTANT:
+        return cost <= tuning.quadratic_optimism * others
+    if cost > tuning.product_optimism * others:
+        return False
+    if is_small(tuning, n, d) or _rounds_cost(problem, tuning) <= tuning.product_rounds * others:
+        return True
+    return d * mean_squared_cosine(problem, tuning) <= tuning.alike_directions
+
+
+def _rounds_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of dual rounds on no fewer rows than features; their epochs may be three times as many or few as predicted."""
+    conditioning = 1.0 + problem.data.norm**2 * _curvature(problem, tuning) / (problem.lam * problem.n**2)
+    return expected_epochs(conditioning, tuning) * Costs.of(problem.data.profile, tuning).epoch
 
 
 def takes_many_products(problem: Any, tuning: Tuning) -> bool:
@@ -75,6 +88,11 @@ def takes_many_products(problem: Any, tuning: Tuning) -> bool:
     if not (few and has_hessian(problem) and problem.data.capabilities.whole):
         return False
     return products_cost(problem, tuning) <= _without_products(problem, tuning)
+
+
+def takes_few_products(problem: Any, tuning: Tuning) -> bool:
+    """Whether the penalty of least squares on sparse rows is so strong that products cost less than the sum of a Hessian."""
+    return products_cost(problem, tuning) < tuning.few_products * _without_products(problem, tuning)
 
 
 def takes_large_products(problem: Any, tuning: Tuning) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -192,6 +192,8 @@ def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
         return cache(
             np.random.default_rng
         )  # numbers from the operating system take longer than the smallest fits' planning
+    if type(random_state) is int and random_state >= 0:  # valid, and made when it is first used
+        return cache(partial(np.random.default_rng, random_state))
     try:
         made = np.random.default_rng(random_state)
         return lambda: made

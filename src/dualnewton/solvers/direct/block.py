@@ -13,6 +13,7 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.blocks import CACHED, FEW
+from dualnewton.matrix.protocol import Work
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.primal.single_precision import estimated_diagonal
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
@@ -54,6 +55,11 @@ class Block:
         if equal:
             return weights[0] * self.data.squared_feature_norms
         return np.asarray(linear.transposed(linear.squared(self.stored)) @ weights)
+
+    def gram(self, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+        """Return Σ weights_i ã_i ã_iᵀ of sparse rows, summed over the pairs of stored entries of each row."""
+        data = self.data.using(Work(compiled=True, by_pairs=lambda *_: True))
+        return data.weighted_gram(weights, intercept=intercept)
 
     @cached_property
     def rows(self) -> np.ndarray:

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.losses.base import RoughFit
+from dualnewton.matrix import linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.row_sums import slope_along
+from dualnewton.objective.row_sums import curvature, slope_along
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.descent import ROUNDING, Pairs, corrected, needs_hessian, quasi_newton, remember, step
@@ -54,7 +56,7 @@ SECANTS = 2
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
     """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
-        return _least_squares(problem, block, start, limits)
+        return least_squares(problem, block, start, limits)
     risk = Risk.of(problem, block)
     x, sampled = risk.vector(*(start or nothing(problem))), start is None
     tol, most, deadline = limits
@@ -171,10 +173,17 @@ def _from_labels(
 # Least squares -----------------------------------------------------------------------------------------------------------------
 
 
-def _least_squares(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
-    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
-    risk = Risk.of(problem, block)
-    (factor, diagonal), steps, least = _factor(problem, block, risk), 0, math.inf
+def least_squares(
+    problem: Problem, block: Block, start: Start | None, limits: Limits, *, as_stored: bool = False
+) -> Found:
+    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left.
+
+    ``as_stored`` says that the rows are sparse, and are not made dense.
+    """
+    risk = Risk.of(problem, block, as_stored=as_stored)
+    if as_stored:
+        risk = replace(risk, rows=linear.as_float64(risk.rows))
+    (factor, diagonal), steps, least = _factor(problem, block, risk, as_stored=as_stored), 0, math.inf
     if start is None:
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
         way = solved(factor, at.gradient)
@@ -199,11 +208,13 @@ def _least_squares(problem: Problem, block: Block, start: Start | None, limits: 
         steps += 1
 
 
-def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.ndarray]:
+def _factor(problem: Problem, block: Block, risk: Risk, *, as_stored: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the Cholesky factor of the Hessian, and its diagonal without the ridge; the same for all outputs without weights."""
     kept, key = block.kept if problem.sample_weight is None else {}, (_factor, problem.lam)
     if key not in kept:
-        H = risk.hessian(np.zeros(risk.n))
+        at = np.zeros(risk.n)
+        by_pairs = partial(block.gram, intercept=risk.free)
+        H = by_pairs(curvature(risk.loss, at, risk.vectors)) if as_stored else risk.hessian(at)
         diagonal = H.diagonal().copy()
         kept[key] = factorised(H, risk.ridge), diagonal
     return kept[key]
