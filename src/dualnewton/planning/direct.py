@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -164,6 +166,12 @@ def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """
     many_rows = profile.n >= tuning.cold_rows * profile.d
     return not profile.sparse and many_rows and profile.n * profile.d <= tuning.cold_entries
+
+
+def combines(problem: Problem) -> bool:
+    """Whether the models of a grid can start at the lowest combination of those that are known: P is smooth, in memory."""
+    smooth = problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None
+    return smooth and has_hessian(problem) and problem.data.capabilities.whole and problem.data.capabilities.local
 
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:

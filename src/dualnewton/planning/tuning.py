@@ -342,6 +342,9 @@ class Tuning(Crossovers):
     # Σ|change|/Σ of the curvatures of the rows above which this Hessian is computed again. On tables of 300×10 to 20000×200,
     # 0.2 to 0.5 take the same time, 0.1 up to a fifth more, and 0.7 half as long again.
     fold_hessian_change: float = 0.3
+    # Passes to the models of the folds for the last value of a grid from which on the next ones start at the lowest combination
+    # of known models, which costs one to three passes.
+    combined_passes: float = 6.0
     # Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w =
     # 0: certificates of their starts take longer than the steps that they save.
     cold_entries: int = 1 << 15

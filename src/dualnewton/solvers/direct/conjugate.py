@@ -1,18 +1,20 @@
 """Newton's method by products with X, for a smooth loss and a quadratic penalty: sparse rows, and dense ones of many features.
 
-A step solves the Newton system by conjugate gradients, each of which costs a product with X and one with Xᵀ:
+A step solves the Newton system by conjugate residuals, a form of conjugate gradients with as many products, one with X and one
+with Xᵀ in each iteration:
 
     (Xᵀ C X + D(ridge)) s = −g,        C t = φ″(t − 1β),   β = (Σ φ″_i)⁻¹ Σ φ″_i t_i,       φ″_i including the weight c_i
 
 C is what the best intercept leaves of the curvature, so that no direction is without a ridge. The residual r of the system is the
 gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for the
-squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
+squared loss one system, solved to the wanted gap, is enough. Conjugate residuals make this norm of r as small as it can be after
+each product (without a scale; else that of the scaled residual), while that of conjugate gradients is up to some times larger. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -141,18 +143,21 @@ class Pace(NamedTuple):
     products: int = 0  # conjugate gradients so far
     observed: int = OBSERVED  # conjugate gradients of a system after which further ones are predicted
 
-    def is_slow(self, more: int, first: float, gap: float, goal: float) -> bool:
-        """Whether the fit is expected to need more of them than that, given the number and the first gap in the last system.
+    def is_slow(self, gaps: Sequence[float], goal: float) -> bool:
+        """Whether the fit is expected to need more of them than that, given the gaps in the last system, from its start on.
 
-        The gap may rise at the start of a system, and from one to the next: the fit is slow if both decreases are. While it has
-        not decreased at all, nothing can be predicted.
+        The residual of a system falls fastest at first: its rate is that of the second half. The gap may rise at the start of a
+        system with a scale, and from one to the next: the fit is slow if its decrease since its own start is slow, too. While it
+        has not decreased at all, nothing can be predicted.
         """
-        products = self.products + more
+        more, gap = len(gaps) - 1, gaps[-1]
+        products, half = self.products + more, (more + 1) // 2
         if not self.most or gap <= goal:
             return False
-        if more < self.observed or (gap >= max(first, self.first) and more < self.most / UNDECIDED):
+        if more < self.observed or (gap >= max(gaps[0], self.first) and more < self.most / UNDECIDED):
             return products > self.most
-        return products + min(further(first, gap, goal, more), further(self.first, gap, goal, products)) > self.most
+        left = further(gaps[-1 - half], gap, goal, half)
+        return products + (min(left, further(self.first, gap, goal, products)) if self.products else left) > self.most
 
 
 ANY = Pace()
@@ -234,7 +239,11 @@ class System:
         return self.ridged(sums(self.between(images(p if K == 1 else p.reshape(-1, K)))).reshape(-1), p)
 
     def between(self, t: np.ndarray) -> np.ndarray:
-        """Return Ct for t = Xp, which is overwritten."""
+        """Return Ct for t = Xp, which may be overwritten.
+
+        NumPy is several times as fast along contiguous columns as along rows of a few classes.
+        """
+        t = np.asfortranarray(t)
         if self.risk.free:
             t -= self.best_intercept(t)
         return self.curved(t)
@@ -271,19 +280,27 @@ class System:
                 r -= (risk.transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))).reshape(-1)
             else:
                 start = np.zeros(1)
-        s, p, last = np.zeros(r.size), np.zeros(r.size), 1.0
+        s, p, last, first, rest = np.zeros(r.size), np.zeros(r.size), 1.0, r, r.copy()
+        x, begin = np.zeros(r.size), value
         q, square, gap = self.scaled(r)
-        begin = gap
+        gaps = [gap]
         while products < most and gap > max(left, goal * abs(value)) and not (slow or is_late()):
             p *= square / last
             p = daxpy(q, p)
             Hp = yield Asked(self, p)
             t = square / float(p.dot(Hp))
-            s, r = daxpy(p, s, a=t), daxpy(Hp, r, a=-t)
-            value -= 0.5 * t * square
+            s, r = daxpy(p, s, a=t), r - t * Hp
             last, products = square, products + 1
-            q, square, gap = self.scaled(r)
-            slow = pace.most > 0 and pace.is_slow(products, begin, gap, goal * abs(value))
+            q, square, _ = self.scaled(r)
+            change = r - rest
+            weighted = self.halves * change
+            part = -float(rest.dot(weighted)) / float(change.dot(weighted))
+            rest, x = daxpy(change, rest, a=part), daxpy(s - x, x, a=part)
+            gap = float(rest.dot(self.halves * rest))
+            value = begin - 0.5 * (float(x.dot(first)) + float(x.dot(rest)))
+            gaps.append(gap)
+            slow = pace.most > 0 and pace.is_slow(gaps, goal * abs(value))
+        s = x
         S = s if K == 1 else s.reshape(-1, K)
         images = risk.rows @ S
         b = start - self.best_intercept(images) if risk.free else 0.0
