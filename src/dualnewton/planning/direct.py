@@ -126,10 +126,16 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
 
 
 def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, classes: int = 1) -> bool:
-    """Whether each fold has a Hessian of its own, of all classes: if the factors take less time than the sums over the rows."""
+    """Whether each fold has a Hessian of its own, of all classes: if the factors take less time than the sums over the rows.
+
+    Those of several classes must cost no more than some passes over all folds. The classes share one otherwise.
+    """
     costs = Costs.of(data.profile, tuning)
     sums = max(1, classes * (classes - 1) // 2) * costs.outer(costs.n, costs.pairs)[0]
-    return classes * costs.d <= tuning.fold_hessian and folds * costs.factor(classes * costs.d) <= sums
+    factors = folds * costs.factor(classes * costs.d)
+    every = costs.with_columns(classes * folds).data_pass
+    cheap = factors <= sums if classes == 1 else sums + factors <= tuning.fold_joint_hessians * every
+    return classes * costs.d <= tuning.fold_hessian and cheap
 
 
 def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: int) -> bool:
