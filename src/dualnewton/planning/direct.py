@@ -174,10 +174,14 @@ def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     return not profile.sparse and many_rows and profile.n * profile.d <= tuning.cold_entries
 
 
-def combines(problem: Problem) -> bool:
-    """Whether the models of a grid can start at the lowest combination of those that are known: P is smooth, in memory."""
+def combines(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the models of a grid start at the lowest combination of those that are known: P must be smooth, and in memory.
+
+    Those of several classes need about as many steps from there, except with products of sparse rows.
+    """
     smooth = problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None
-    return smooth and has_hessian(problem) and problem.data.capabilities.whole and problem.data.capabilities.local
+    able = smooth and has_hessian(problem) and problem.data.capabilities.whole and problem.data.capabilities.local
+    return able and (problem.columns == 1 or multiplies_entries(problem.data.profile, tuning, problem.columns))
 
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:

@@ -348,7 +348,7 @@ class Tuning(Crossovers):
     fold_hessian_change: float = 0.3
     # Passes to the models of the folds for the last value of a grid from which on the next ones start at the lowest combination
     # of known models, which costs one to three passes.
-    combined_passes: float = 6.0
+    combined_passes: float = 10.0
     # Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w =
     # 0: certificates of their starts take longer than the steps that they save.
     cold_entries: int = 1 << 15

@@ -388,8 +388,8 @@ def test_a_gap_that_has_not_decreased_yet_predicts_nothing():
     assert conjugate.Pace(most=50, first=1.0).is_slow(risen[: conjugate.OBSERVED + 1], 1e-6)
 
 
-def test_conjugate_residuals_leave_the_smallest_residual_of_their_products():
-    """Without a scale no combination of the vectors r, Hr, H²r, … leaves less, while conjugate gradients may leave more."""
+def test_systems_end_at_the_smallest_residual_of_their_products():
+    """Without a scale no combination of the vectors r, Hr, H²r, … leaves less; the last conjugate gradient left more."""
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-4)
     block = Block(problem.data)
     risk = Risk.of(problem, block, as_stored=True)

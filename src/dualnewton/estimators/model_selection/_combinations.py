@@ -1,7 +1,7 @@
 """Starts of the models of a grid: the lowest point of P among the combinations of models that are known.
 
-The margins of a combination are that of the models' margins, which the data compute once for each model. Newton's method in the few
-coefficients of a combination therefore needs no pass over X.
+The margins of a combination are that of the margins of the models, which the data compute once for each model. Newton's method
+in the few coefficients of a combination therefore needs no pass over X.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def lowest(problem: Problem, known: Sequence[Known], first: np.ndarray, tol: flo
                 break
         t, (value, slopes, z) = t + way, found
     (W, b), start = objective.parts(t @ points), known[0].model
-    return replace(start, w=W[0], intercept=float(b[0])) if problem.columns == 1 else replace(start, w=W, intercept=b)
+    intercept: Any = float(b[0]) if problem.columns == 1 else b
+    return replace(start, w=W[0] if problem.columns == 1 else W, intercept=intercept)
 
 
 class _Plane(NamedTuple):

@@ -192,7 +192,7 @@ def walk_values(
         member.weightings, member.last = of_folds, _corrected(folds.ahead(strength), expected, whole)
         if not cold and math.isfinite(strength) and folds.passes >= session.tuning.combined_passes:
             problems = member._problems(data)
-            if combines(problems[0]):
+            if combines(problems[0], session.tuning):
                 member.last = _combined(problems, strength, wholes, folds, whole, session.tol)
         found = member._results(session, data, whole * len(of_folds))
         wholes.add(strength, whole)

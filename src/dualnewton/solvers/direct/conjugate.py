@@ -1,14 +1,15 @@
 """Newton's method by products with X, for a smooth loss and a quadratic penalty: sparse rows, and dense ones of many features.
 
-A step solves the Newton system by conjugate residuals, a form of conjugate gradients with as many products, one with X and one
-with Xᵀ in each iteration:
+A step solves the Newton system by conjugate gradients, each of which costs a product with X and one with Xᵀ:
 
     (Xᵀ C X + D(ridge)) s = −g,        C t = φ″(t − 1β),   β = (Σ φ″_i)⁻¹ Σ φ″_i t_i,       φ″_i including the weight c_i
 
 C is what the best intercept leaves of the curvature, so that no direction is without a ridge. The residual r of the system is the
 gradient at the end of the step but for the change of the curvature, and gives the gap that is left, Σ r_j²/(2 ridge_j): for the
-squared loss one system, solved to the wanted gap, is enough. Conjugate residuals make this norm of r as small as it can be after
-each product (without a scale; else that of the scaled residual), while that of conjugate gradients is up to some times larger. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
+squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
+
+Without a scale the residuals r_k of conjugate gradients are orthogonal. The mean of their points with weights 1/‖r_k‖² then has
+the smallest residual of all combinations, 1/‖r‖² = Σ 1/‖r_k‖², while that of the last point may be several times as large.
 """
 
 from __future__ import annotations
@@ -280,27 +281,25 @@ class System:
                 r -= (risk.transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))).reshape(-1)
             else:
                 start = np.zeros(1)
-        s, p, last, first, rest = np.zeros(r.size), np.zeros(r.size), 1.0, r, r.copy()
-        x, begin = np.zeros(r.size), value
+        s, p, last, mean = np.zeros(r.size), np.zeros(r.size), 1.0, np.zeros(r.size)
         q, square, gap = self.scaled(r)
-        gaps = [gap]
+        gaps, even = [gap], type(self.inverse) is float
         while products < most and gap > max(left, goal * abs(value)) and not (slow or is_late()):
             p *= square / last
             p = daxpy(q, p)
             Hp = yield Asked(self, p)
             t = square / float(p.dot(Hp))
-            s, r = daxpy(p, s, a=t), r - t * Hp
+            s, r = daxpy(p, s, a=t), daxpy(Hp, r, a=-t)
+            value -= 0.5 * t * square
             last, products = square, products + 1
-            q, square, _ = self.scaled(r)
-            change = r - rest
-            weighted = self.halves * change
-            part = -float(rest.dot(weighted)) / float(change.dot(weighted))
-            rest, x = daxpy(change, rest, a=part), daxpy(s - x, x, a=part)
-            gap = float(rest.dot(self.halves * rest))
-            value = begin - 0.5 * (float(x.dot(first)) + float(x.dot(rest)))
+            q, square, gap = self.scaled(r)
+            if even:
+                part = gaps[-1] / (gaps[-1] + gap)
+                mean, gap = daxpy(s - mean, mean, a=part), part * gap
             gaps.append(gap)
             slow = pace.most > 0 and pace.is_slow(gaps, goal * abs(value))
-        s = x
+        if even:
+            s = mean
         S = s if K == 1 else s.reshape(-1, K)
         images = risk.rows @ S
         b = start - self.best_intercept(images) if risk.free else 0.0
