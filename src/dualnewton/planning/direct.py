@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -124,10 +126,16 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
 
 
 def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, classes: int = 1) -> bool:
-    """Whether each fold has a Hessian of its own, of all classes: if the factors take less time than the sums over the rows."""
+    """Whether each fold has a Hessian of its own, of all classes: if the factors take less time than the sums over the rows.
+
+    Those of several classes must cost no more than some passes over all folds. The classes share one otherwise.
+    """
     costs = Costs.of(data.profile, tuning)
     sums = max(1, classes * (classes - 1) // 2) * costs.outer(costs.n, costs.pairs)[0]
-    return classes * costs.d <= tuning.fold_hessian and folds * costs.factor(classes * costs.d) <= sums
+    factors = folds * costs.factor(classes * costs.d)
+    every = costs.with_columns(classes * folds).data_pass
+    cheap = factors <= sums if classes == 1 else sums + factors <= tuning.fold_joint_hessians * every
+    return classes * costs.d <= tuning.fold_hessian and cheap
 
 
 def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: int) -> bool:
@@ -164,6 +172,16 @@ def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """
     many_rows = profile.n >= tuning.cold_rows * profile.d
     return not profile.sparse and many_rows and profile.n * profile.d <= tuning.cold_entries
+
+
+def combines(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the models of a grid start at the lowest combination of those that are known: P must be smooth, and in memory.
+
+    Those of several classes need about as many steps from there, except with products of sparse rows.
+    """
+    smooth = problem.loss.curvature is Curvature.VARYING and problem.loss.gamma is not None
+    able = smooth and has_hessian(problem) and problem.data.capabilities.whole and problem.data.capabilities.local
+    return able and (problem.columns == 1 or multiplies_entries(problem.data.profile, tuning, problem.columns))
 
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:

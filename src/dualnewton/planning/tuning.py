@@ -347,12 +347,19 @@ class Tuning(Crossovers):
     # Limits on the features and the cost in passes of a Hessian that the values and folds of a logistic grid share.
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
+    # Limit on the cost of a joint Hessian of all classes for each fold, in passes over the models of all folds. Searches that
+    # would cost 2 to 7 of them by this count take 0.82 to 1.06 of the time of those in which classes share one, at 9 to 19 1.03
+    # to 1.5 of it.
+    fold_joint_hessians: float = 7.0
     # Limit on the cost of Hessians of all classes that the folds share, in passes over the models of all folds. At 4 to 7 they
     # save up to half of the time of a search, at 19 to 23 they add half.
     fold_class_hessians: float = 10.0
     # Σ|change|/Σ of the curvatures of the rows above which this Hessian is computed again. On tables of 300×10 to 20000×200,
     # 0.2 to 0.5 take the same time, 0.1 up to a fifth more, and 0.7 half as long again.
     fold_hessian_change: float = 0.3
+    # Passes to the models of the folds for the last value of a grid from which on the next ones start at the lowest combination
+    # of known models, which costs one to three passes.
+    combined_passes: float = 10.0
     # Largest number of entries of X, and least number of rows for each feature, for which the models of a grid start at w =
     # 0: certificates of their starts take longer than the steps that they save.
     cold_entries: int = 1 << 15

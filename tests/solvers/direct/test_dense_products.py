@@ -87,15 +87,19 @@ def test_rows_beyond_the_range_of_float32_are_left_to_other_methods(scale):
 
 def test_the_rate_of_the_system_or_of_the_fit_must_suffice():
     pace = conjugate.Pace(most=50, first=1.0, products=10)
-    assert not pace.is_slow(conjugate.OBSERVED - 1, 1.0, 2.0, 1e-6)  # too early to tell
-    assert not pace.is_slow(20, 1e-2, 1e-5, 1e-6)
-    assert not pace.is_slow(20, 1e-6, 1e-5, 1e-6)  # it rose in this system only
-    assert pace.is_slow(20, 1.0, 0.5, 1e-6)
-    assert pace.is_slow(41, 1.0, 1e-5, 1e-6)
-    assert not pace.is_slow(41, 1.0, 1e-7, 1e-6)
-    assert not conjugate.ANY.is_slow(1000, 1.0, 0.9, 1e-6)
-    assert pace._replace(observed=conjugate.OBSERVED_SPARSE).is_slow(conjugate.OBSERVED_SPARSE, 1.0, 0.5, 1e-6)
-    assert not pace.is_slow(conjugate.OBSERVED_SPARSE, 1.0, 0.5, 1e-6)
+
+    def slow(products, first, gap, pace=pace):
+        return pace.is_slow(np.geomspace(first, gap, products + 1), 1e-6)
+
+    assert not slow(conjugate.OBSERVED - 1, 1.0, 2.0)  # too early to tell
+    assert not slow(20, 1e-2, 1e-5)
+    assert not slow(20, 1e-6, 1e-5)  # it rose in this system only
+    assert slow(20, 1.0, 0.5)
+    assert slow(41, 1.0, 1e-5)
+    assert not slow(41, 1.0, 1e-7)
+    assert not slow(1000, 1.0, 0.9, conjugate.ANY)
+    assert slow(conjugate.OBSERVED_SPARSE, 1.0, 0.5, pace._replace(observed=conjugate.OBSERVED_SPARSE))
+    assert not slow(conjugate.OBSERVED_SPARSE, 1.0, 0.5)
 
 
 def test_scales_that_a_hessian_in_float32_would_lose_are_left_to_the_general_methods(monkeypatch):

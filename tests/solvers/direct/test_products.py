@@ -396,6 +396,24 @@ def test_strong_penalties_of_classes_settle_the_intercepts(warm, monkeypatch):
 
 
 def test_a_gap_that_has_not_decreased_yet_predicts_nothing():
-    assert not conjugate.Pace(most=8000, first=1.0).is_slow(conjugate.OBSERVED, 1.0, 1.2, 1e-6)
-    assert conjugate.Pace(most=8000, first=1.0).is_slow(8000 // conjugate.UNDECIDED + 1, 1.0, 1.2, 1e-6)
-    assert conjugate.Pace(most=50, first=1.0).is_slow(conjugate.OBSERVED, 1.0, 1.2, 1e-6)
+    risen = np.linspace(1.0, 1.2, 8000 // conjugate.UNDECIDED + 2)
+    assert not conjugate.Pace(most=8000, first=1.0).is_slow(risen[: conjugate.OBSERVED + 1], 1e-6)
+    assert conjugate.Pace(most=8000, first=1.0).is_slow(risen, 1e-6)
+    assert conjugate.Pace(most=50, first=1.0).is_slow(risen[: conjugate.OBSERVED + 1], 1e-6)
+
+
+def test_systems_end_at_the_smallest_residual_of_their_products():
+    """Without a scale no combination of the vectors r, Hr, H²r, … leaves less; the last conjugate gradient left more."""
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-4)
+    block = Block(problem.data)
+    risk = Risk.of(problem, block, as_stored=True)
+    at = risk.at(np.zeros(X.shape[1]), risk.constant(0.0))
+    system = conjugate.System.of(risk, at, block, None)
+    assert isinstance(system.inverse, float)
+    krylov = [-at.gradient]
+    for most in range(1, 6):
+        way = system.solved(0.0, 0.0, most)
+        krylov.append(system.times(krylov[-1] / np.linalg.norm(krylov[-1])))
+        images = np.column_stack(krylov[1:])
+        best = np.linalg.norm(at.gradient + images @ np.linalg.lstsq(images, -at.gradient)[0])
+        assert np.linalg.norm(at.gradient + system.times(way.x)) == pytest.approx(best, rel=1e-6)

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from dualnewton.estimators._session import starts
+from dualnewton.estimators.model_selection._combinations import Known, lowest, with_margins
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
+from dualnewton.matrix import Data
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.direct import starts_cold
+from dualnewton.planning.direct import combines, starts_cold
 from dualnewton.run.result import Result
 
 FARTHEST = 2.0
@@ -75,10 +77,29 @@ class _Trail:
     def __init__(self) -> None:
         self.strengths: list[float] = []
         self.models: list[Sequence[Result]] = []
+        self.known: list[Sequence[Known]] = []  # the same with their margins, once these are needed
 
     def add(self, strength: float, models: Sequence[Result]) -> None:
         """Store the models of a value, whose logarithm is given."""
         self.strengths, self.models = [*self.strengths[-1:], strength], [*self.models[-1:], models]
+        self.known = [*self.known[-1:], ()]
+
+    def with_margins(self, data: Data) -> list[Sequence[Known]]:
+        """Return the models of the last two values with their margins."""
+        pairs = zip(self.known, self.models, strict=True)
+        self.known = [known or with_margins(data, models) for known, models in pairs]
+        return self.known
+
+    @property
+    def passes(self) -> float:
+        """The largest number of passes to a model of the last value; 0 if there are not yet two values."""
+        return max(model.n_epochs for model in self.models[-1]) if len(self.models) == 2 else 0.0
+
+    def part(self, strength: float) -> float:
+        """Return how far a value is from the last one, as a multiple of the distance of the last two."""
+        before, last = self.strengths
+        part = (strength - last) / (last - before) if last != before else 0.0
+        return min(part, FARTHEST) if math.isfinite(part) else 0.0
 
     def ahead(self, strength: float) -> list[Result] | None:
         """Return starts on the line through the last two models; None if there are no models.
@@ -89,10 +110,7 @@ class _Trail:
         """
         if len(self.models) < 2:
             return list(self.models[0]) if self.models else None
-        before, last = self.strengths
-        part = (strength - last) / (last - before) if last != before else 0.0
-        part = min(part, FARTHEST) if math.isfinite(part) else 0.0
-        found = []
+        part, found = self.part(strength), []
         for old, new in zip(*self.models, strict=True):
             moved = new.w + part * (new.w - old.w)
             w = moved if new.w.all() else np.where(moved * new.w > 0.0, moved, new.w)
@@ -114,6 +132,22 @@ def _corrected(
         w = np.where(start.w == 0.0, 0.0, start.w + (new.w - old.w))
         moved.append(replace(start, w=w, intercept=start.intercept + (new.intercept - old.intercept)))
     return moved
+
+
+def _combined(
+    problems: Sequence[Problem], strength: float, wholes: _Trail, folds: _Trail, whole: Sequence[Result], tol: float
+) -> list[Result]:
+    """Return the lowest combinations of the models of each fold, and of all rows, for this value and the last two.
+
+    They start from those of :meth:`_Trail.ahead` and :func:`_corrected`.
+    """
+    data, part, found = problems[0].data, folds.part(strength), []
+    first = np.array([1.0 + part, -part, 1.0, -1.0 - part, part])
+    older, last, now = *wholes.with_margins(data), with_margins(data, whole)
+    for k, (problem, old, new) in enumerate(zip(problems, *folds.with_margins(data), strict=True)):
+        own = k % len(whole)
+        found.append(lowest(problem, [new, old, now[own], last[own], older[own]], first, tol))
+    return found
 
 
 def fit_together(
@@ -156,6 +190,10 @@ def walk_values(
         whole = member._results(session, data, expected)
         session.begin(f"{name}, {len(of_folds)} folds")
         member.weightings, member.last = of_folds, _corrected(folds.ahead(strength), expected, whole)
+        if not cold and math.isfinite(strength) and folds.passes >= session.tuning.combined_passes:
+            problems = member._problems(data)
+            if combines(problems[0], session.tuning):
+                member.last = _combined(problems, strength, wholes, folds, whole, session.tol)
         found = member._results(session, data, whole * len(of_folds))
         wholes.add(strength, whole)
         folds.add(strength, found)
