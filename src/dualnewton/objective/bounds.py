@@ -377,7 +377,7 @@ def primal_bounds(
         sums, first, kept = _taken(group, points.forms[k], found, first, kept)
         for place, bound in enumerate(sums.bounds()):
             problem, K = problems[k], group.K
-            penalty = problem.lam * float(problem.g.value(models[k]))
+            penalty = float(problem.lam * problem.g.value(models[k]))
             primal = float(found.values[k]) / problem.n + penalty
             near = None
             if problem.fit_intercept and bound.value == -np.inf:

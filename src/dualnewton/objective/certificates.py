@@ -172,6 +172,6 @@ def certify_pairs(
         columns_of(problems), models, intercepts, dual_bounds(problems, points, groups), strict=True
     ):
         losses = problem.losses_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)))
-        penalty = problem.lam * float(problem.g.value(w))
+        penalty = float(problem.lam * problem.g.value(w))
         found.append(PrimalBound(losses + penalty, bound, penalty))
     return _pairs(groups, models, intercepts, found, tol)

@@ -419,7 +419,7 @@ class Problem:
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""
-        return self.losses_at(margins) + self.lam * float(self.g.value(w))
+        return self.losses_at(margins) + float(self.lam * self.g.value(w))
 
     def losses_at(self, margins: np.ndarray) -> float:
         """(1/n) Σ c_i φ(z_i), given the margins."""

@@ -149,7 +149,7 @@ def dual_terms(
     if sizes is None and here:
         sizes = dual_sizes(loss, alpha, rows, masses=masses)
     if here and sizes and rows.o is None and not many and alpha.ndim == (1 if loss.columns == 1 else 2):  # small fits
-        return DualTerms(sizes, 0.0, loss.conjugates(alpha, rows.y, rows.c))
+        return DualTerms(sizes, 0.0, float(loss.conjugates(alpha, rows.y, rows.c)))
     linear, conjugates, *found = summed(_dual_terms, alpha, *rows, loss, many, masses, sizes is None)
     return DualTerms(sizes or _sizes(alpha, *found), linear, conjugates)
 

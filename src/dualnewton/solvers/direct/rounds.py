@@ -29,25 +29,26 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
 
     n = problem.n
     engine = CompiledEngine([problem], Shuffled(n, 1), [problem.no_dual()], separable_rounds=False, shrinks=True)
+    most_visits = math.ceil((1.0 + KinkedSweeps.focused_epochs) * n)
     # The order of the visits is random but always the same: the planner chose this method, and a direct solver has no seed.
     rng, gaps, visited = np.random.default_rng(0), list[float](), 0
+    # D is at most P(0): it is computed only where the gap may be small enough, or the progress slow.
+    enough_at_zero = limits.tol * problem.label_sums.at_zero / n if problem.offset is None else math.inf
     while True:
-        visits = engine.visits(0)
-        visited += engine.shrink(0, visits, _draws(rng, n), FOCUSED_RESIDUAL)
+        visits, draws = engine.visits(0), rng.integers(0, 1 << 32, size=most_visits, dtype=np.uint32)
+        visited += engine.shrink(0, visits, draws[:n], FOCUSED_RESIDUAL)
         gaps.append(visits.first_residual / n)
-        wanted = limits.tol * abs(engine.dual(0))
-        left = min(limits.most - len(gaps), block.crossovers.round_steps)
-        slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
-        if gaps[-1] <= wanted or slow or left <= 0 or limits.is_late():
+        if gaps[-1] <= enough_at_zero or len(gaps) > OBSERVED:
+            wanted = limits.tol * abs(engine.dual(0))
+            left = min(limits.most - len(gaps), block.crossovers.round_steps)
+            slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
+            if gaps[-1] <= wanted or slow:
+                break
+        if len(gaps) >= limits.most or limits.is_late():
             break
         engine.adapt(0, gaps[-1], gaps[-1])
-        visited += engine.shrink(0, visits, _draws(rng, math.ceil(KinkedSweeps.focused_epochs * n)), FOCUSED_RESIDUAL)
+        visited += engine.shrink(0, visits, draws[n:], FOCUSED_RESIDUAL)
     w, b, _ = engine.model(0)
     if problem.fit_intercept:  # that of the rounds follows w
         b = problem.best_intercept(w)
     return Found(w.copy(), b, math.ceil(0.5 * visited / n), engine.alpha(0).copy())
-
-
-def _draws(rng: np.random.Generator, most: int) -> np.ndarray:
-    """Return the random numbers of at most so many visits."""
-    return rng.integers(0, 1 << 32, size=most, dtype=np.uint32)

@@ -85,9 +85,8 @@ class CompiledEngine(Engine):
             kernel = separable.singles if self.one_at_a_time else separable.minibatches
             self._sweep: Any = kernel
             if self.shrinks:  # its steps need no other kernel: compiling that of sweeps would take longer
-                shrinking.shrinking.prepare(
-                    *self._shrinking_arguments(0, shrinking.Visits.of_all(0, 0.0), _NO_DRAWS, 0.0)
-                )
+                nothing = shrinking.Visits.of_all(0, 0.0), _NO_DRAWS, 0.0
+                shrinking.shrinking.prepare(*self.rows, self.curvature, self.models, 0, self.loss.argument, *nothing)
             else:
                 kernel.prepare(*self._separable_arguments(_EMPTY))
         else:
@@ -163,12 +162,8 @@ class CompiledEngine(Engine):
         return shrinking.Visits.of_all(self.problems[k].n, mass)
 
     def shrink(self, k: int, visits: shrinking.Visits, draws: np.ndarray, fraction: float) -> int:
-        return int(shrinking.shrinking(*self._shrinking_arguments(k, visits, draws, fraction)))
-
-    def _shrinking_arguments(
-        self, k: int, visits: shrinking.Visits, draws: np.ndarray, fraction: float
-    ) -> tuple[Any, ...]:
-        return (*self.rows, self.curvature, self.models, k, self.loss.argument, visits, draws, fraction)
+        given = visits, draws, fraction
+        return int(shrinking.shrinking(*self.rows, self.curvature, self.models, k, self.loss.argument, *given))
 
     def dual(self, k: int) -> float:
         """Return D of the present dual point, as if an intercept were balanced."""
