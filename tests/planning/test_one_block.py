@@ -138,7 +138,7 @@ def test_dummy_variables_that_share_few_directions_are_not_solved_by_products_wi
     result = dn.solve(problem)
     assert result.converged
     assert result.n_epochs < 25
-    uneven = replace(DEFAULT, alike_directions=math.inf)
+    uneven = replace(DEFAULT, isotropic_rows=math.inf)
     assert small_plan(problem, "auto", "auto", tuning=uneven).family == "conjugate"
 
 

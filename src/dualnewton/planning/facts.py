@@ -229,7 +229,7 @@ class Facts:
 def mean_squared_cosine(problem: Problem, tuning: Tuning) -> float:
     """Return the mean squared cosine between two rows, from a sample; infinite where that is not known.
 
-    It is 1/d where the rows have random directions, all of them alike, and more the fewer directions they have.
+    It is 1/d for isotropic random rows, and larger if the rows are near a subspace of fewer dimensions.
     """
     if not problem.data.capabilities.random_rows:
         return math.inf

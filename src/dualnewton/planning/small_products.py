@@ -68,7 +68,7 @@ def takes_products(problem: Any, tuning: Tuning) -> bool:
         return False
     if is_small(tuning, n, d) or _rounds_cost(problem, tuning) <= tuning.product_rounds * others:
         return True
-    return d * mean_squared_cosine(problem, tuning) <= tuning.alike_directions
+    return d * mean_squared_cosine(problem, tuning) <= tuning.isotropic_rows
 
 
 def _rounds_cost(problem: Any, tuning: Tuning) -> float:

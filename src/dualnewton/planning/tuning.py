@@ -69,12 +69,13 @@ class Tuning(Crossovers):
     # for rows that share directions, are tried where the Hessian is summed over pairs of stored entries in one call. Above it
     # they took 1.6 times as long in the mean of 85 fits, and 0.94 times at best.
     few_products: float = 0.25
-    # For other losses the factor holds in two cases. Dual rounds are predicted to cost at most this multiple of a Hessian and its
-    # steps, so that they would follow, whose epochs are predicted within a factor of three. Or the mean squared cosine between
-    # rows is at most this multiple of 1/d, that of directions that are all alike: with it, conjugate gradients took 0.4 to 0.8 of
-    # the time of sketches (uniformly sparse rows), without it 1.2 to 2 times as long (a9a, mushrooms, most one-hot rows).
+    # For other losses the factor ``product_optimism`` is used in two cases. First, if dual rounds are predicted to cost at most
+    # this multiple of a Hessian and its steps: their prediction may be wrong by a factor of three, and they follow if conjugate
+    # gradients are slow. Second, if the mean squared cosine between two rows is at most this multiple of 1/d, its value for
+    # isotropic random rows: conjugate gradients then took 0.4 to 0.8 of the time of sketches (uniformly sparse rows), otherwise
+    # 1.2 to 2 times as long (a9a, mushrooms, most one-hot rows).
     product_rounds: float = 2.0
-    alike_directions: float = 2.0
+    isotropic_rows: float = 2.0
     # Cost of a fit by these conjugate gradients, in systems that are solved to the wanted gap: all but the last are solved
     # roughly. And the largest predicted number of them in a system of a logistic loss with fewer examples than features.
     product_systems: float = 2.0

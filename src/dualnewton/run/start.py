@@ -189,9 +189,8 @@ def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
     if callable(random_state):
         return random_state
     if random_state is None:
-        return cache(
-            np.random.default_rng
-        )  # numbers from the operating system take longer than the smallest fits' planning
+        # Numbers from the operating system take longer than the planning of the smallest fits.
+        return cache(np.random.default_rng)
     if type(random_state) is int and random_state >= 0:  # valid, and made when it is first used
         return cache(partial(np.random.default_rng, random_state))
     try:

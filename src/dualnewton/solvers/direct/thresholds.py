@@ -86,9 +86,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             return found
         if not wide:
             return by_newton(problem, block, kinks, rows, (found.w, found.intercept), None, limits)
-    if (
-        sweeps > 0 and wide
-    ):  # from w = 0 by way of stronger penalties, since the strongest features alone are a bad start
+    if sweeps > 0 and wide:  # by way of stronger penalties, since the strongest features alone are a bad start
         return by_newton(problem, block, kinks, rows, None, zero, limits)
     return by_newton(problem, block, kinks, rows, (w, None), known, limits, at_once=independent and not wide)
 
