@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from tests.gpu import tiles
 from tests.gpu.cases import LOSSES, close, cuda, matrices, placed, problem_on
 
 import dualnewton as dn
@@ -461,7 +462,7 @@ def refusal(X, y, **more):
     return "accepted"
 
 
-CHECKS = {name: check for name, check in vars().items() if name.startswith("check_")}
+CHECKS = {name: check for name, check in {**vars(tiles), **globals()}.items() if name.startswith("check_")}
 
 
 def outcome(name):

@@ -2,7 +2,8 @@
 
 A pass over dense rows with a translated loss reads X once (``cuda_source.DENSE_PASS``). Losses of several columns, several models
 and a user's loss that has no translation take two reads: margins, then expressions of CuPy, then the sums over rows. Sparse rows
-keep a transposed copy, so that both products are sums in a fixed order. Everything else is as :class:`DeviceData` specifies.
+keep a transposed copy, so that both products are sums in a fixed order; large ones keep copies of both in tiles (``cuda_tiles``)
+for products with one vector. Everything else is as :class:`DeviceData` specifies.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from dualnewton import row_arrays
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix import cuda_gram, cuda_source, cuda_translation
+from dualnewton.matrix import cuda_gram, cuda_source, cuda_tiles, cuda_translation
 from dualnewton.matrix.cuda_library import (
     THREADS,
     added,
@@ -187,6 +188,9 @@ def _most_shared(gpu: int) -> int:
 class CudaData(DeviceData):
     """Rows on an NVIDIA GPU."""
 
+    # Whether more than one pass reads the rows, so that copies of them in other forms may be worth it.
+    lasting = True
+
     @cached_property
     def lanes(self) -> int:
         """Threads that multiply one dense row."""
@@ -239,8 +243,25 @@ class CudaData(DeviceData):
                 found[:, low : low + WIDE] = Z
         return found.reshape(self.n) if w.ndim == 1 else found
 
+    @cached_property
+    def tiles(self) -> cuda_tiles.Tiles | None:
+        """A copy of large sparse rows for products with one vector, made at the first use."""
+        return self._tiled(self.matrix)
+
+    @cached_property
+    def transposed_tiles(self) -> cuda_tiles.Tiles | None:
+        """The same of the transposed matrix."""
+        return None if self.tiles is None else self._tiled(self._transposed_rows(slice(0, self.n)))
+
+    def _tiled(self, matrix: Any) -> cuda_tiles.Tiles | None:
+        shape = cuda_tiles.shape_of(matrix, self.number) if self.lasting else None
+        return None if shape is None else cuda_tiles.Tiles(matrix, shape, self.number)
+
     def _times_few(self, W: Any, Z: Any, entry: str = ENTRY) -> None:
         if self.is_sparse:
+            if W.shape[1] == 1 and self.tiles is not None:
+                Z[:, 0] = self.tiles.times(W.reshape(-1), entry)
+                return
             _sparse_times(self.matrix, W, Z, self.blocks, entry)
             return
         kernel = kernel_of(
@@ -280,6 +301,8 @@ class CudaData(DeviceData):
         """Sums over the rows for at most WIDE columns of R."""
         K = R.shape[1]
         if self.is_sparse:
+            if K == 1 and self.transposed_tiles is not None:
+                return self.transposed_tiles.times(R.reshape(-1), entry)[:, None]
             Z = self.xp.empty((self.d, K))
             for part, transposed in self.transposed:
                 _sparse_times(transposed, R[part], Z, self.blocks, entry, add=part.start > 0)
@@ -414,6 +437,9 @@ class CudaData(DeviceData):
     @cached_property
     def additions(self) -> int:
         if self.is_sparse:  # zeros, which are not stored, add no error
+            tiles = self.transposed_tiles
+            if tiles is not None:  # sums of ranges of the rows are added
+                return tiles.longest + tiles.shape.ranges
             return sum(int(self.xp.diff(transposed.indptr).max()) for _, transposed in self.transposed)
         # A row is added to the sum of its block, whose threads have up to THREADS sums, and that to those of the blocks.
         kernels = (self._transposed_ranges, *([self._pass_ranges] if self._fuses else []))

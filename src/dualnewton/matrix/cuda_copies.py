@@ -34,13 +34,21 @@ def on_gpu(X: Any) -> Data:
 
 
 def size_there(X: Any) -> int:
-    """Return the bytes that rows take on the GPU, where sparse ones have a transposed copy."""
-    return 2 * (X.data.nbytes + X.indices.nbytes) if sp.issparse(X) else int(X.nbytes)
+    """Return the bytes that rows take on the GPU, where sparse ones have a transposed copy, and those of float32 two in tiles."""
+    if not sp.issparse(X):
+        return int(X.nbytes)
+    return (4 if X.dtype == np.float32 else 2) * (X.data.nbytes + X.indices.nbytes)
 
 
 def streamed(X: Matrix, piece: int = PIECE) -> StreamedData:
     """Return checked rows in the host's memory as data that are copied to the GPU in pieces of about ``piece`` bytes."""
     return StreamedData(cut(X, piece), Copier(X))
+
+
+class Piece(CudaData):
+    """Rows on the GPU for one pass."""
+
+    lasting = False
 
 
 class Copier:
@@ -77,7 +85,7 @@ class Copier:
             else:
                 there = self._copied(rows)
             self.stream.synchronize()
-        return CudaData(there, namespace())
+        return Piece(there, namespace())
 
     def _copied(self, array: np.ndarray) -> Any:
         made = cupy().empty(array.shape, array.dtype)
