@@ -10,8 +10,8 @@ from dualnewton.row_arrays import on_host
 
 def check_tiles():
     """Products with copies in tiles agree with those in memory, also for long, empty and equal rows, and repeat to the bit."""
-    before = cuda_tiles.LEAST, cuda_tiles.NEAR, cuda_tiles.PADDING
-    cuda_tiles.LEAST, cuda_tiles.NEAR, cuda_tiles.PADDING = 1, 0, np.inf
+    before = cuda_tiles.LEAST, cuda_tiles.NEAR, cuda_tiles.FILLED
+    cuda_tiles.LEAST, cuda_tiles.NEAR, cuda_tiles.FILLED = 1, 0, 0
     try:
         rng = np.random.default_rng(12)
         for n, d in ((1, 20_000), (3001, 40_001), (70_003, 3), (400, 300_000)):
@@ -21,7 +21,7 @@ def check_tiles():
             X[:, d // 3] = 1.0
             _check_tiles(cuda(sp.csr_array(X)), MemoryData(sp.csr_array(X)), rng)
     finally:
-        cuda_tiles.LEAST, cuda_tiles.NEAR, cuda_tiles.PADDING = before
+        cuda_tiles.LEAST, cuda_tiles.NEAR, cuda_tiles.FILLED = before
 
 
 def _check_tiles(data, here, rng):
@@ -29,16 +29,25 @@ def _check_tiles(data, here, rng):
     w, r, weights = rng.standard_normal(d), rng.standard_normal(n), rng.random(n)
     for tiles, A in ((data.tiles, here.X), (data.transposed_tiles, here.X.T.tocsr())):
         group, groups, count, _ = tiles.shape
-        entries = on_host(tiles.entries).reshape(-1, 32, 2)
-        starts = on_host(tiles.starts)
-        owners = np.repeat(np.arange(groups * count), np.diff(starts) // 32)[:, None]
-        rows, turns = entries[..., 0] >> 16 & 511, entries[..., 0] >> 25
-        places = rows + 512 * turns + np.where(rows == group, 512 * 32 * np.arange(1, 33), 0)
-        assert all(len(np.unique(window)) == 32 for window in places), "two entries of a row in a turn"
+        starts = on_host(tiles.starts)[:-1]
+        entries = on_host(tiles.entries)[: 2 * starts[-1]].reshape(-1, 2)
+        owners = np.repeat(np.arange(groups * count), np.diff(starts))
+        group_of, tile = owners // count, owners % count
+        rows, turns = entries[:, 0] >> 16 & 511, entries[:, 0] >> 25
         kept = rows < group
-        columns = (owners % count * cuda_tiles.WIDTH + (entries[..., 0] & 0xFFFF))[kept]
-        values = np.ascontiguousarray(entries[..., 1]).view(np.float32)[kept]
-        whole = sp.csr_array((values, ((owners // count * group + rows)[kept], columns)), shape=A.shape)
+        turn_of_row = rows + 512 * turns + np.where(kept, 0, 512 * 32 * (1 + np.arange(len(rows)) % 32))
+        assert all(len(np.unique(window)) == 32 for window in turn_of_row.reshape(-1, 32)), "two entries of a row in a turn"
+        windows = np.arange(len(rows)) // 32
+        for each in (group_of, tile // tiles.shape.range):
+            assert (each.reshape(-1, 32) == each[::32, None]).all(), "a window of two groups or ranges"
+        least, most = np.full(windows[-1] + 1, count), np.zeros(windows[-1] + 1, int)
+        np.minimum.at(least, windows[kept], tile[kept])
+        np.maximum.at(most, windows[kept], tile[kept])
+        assert (most <= least + 1).all(), "entries of more than two tiles in a window"
+        half = tile % tiles.shape.range % 2
+        columns = ((tile - half) * cuda_tiles.WIDTH + (entries[:, 0] & 0xFFFF))[kept]
+        values = np.ascontiguousarray(entries[:, 1]).view(np.float32)[kept]
+        whole = sp.csr_array((values, ((group_of * group + rows)[kept], columns)), shape=A.shape)
         assert whole.nnz == A.nnz, (whole.nnz, A.nnz)
         assert abs(whole - A).max() == 0.0
     close(data.times(w), here.times(w))

@@ -4,13 +4,15 @@ In the order of the rows, each entry reads a number of the vector at a random pl
 product if the vector exceeds the L1 cache. In tiles these reads are in shared memory:
 
 - A *group* is some hundred rows, whose sums one warp adds up in shared memory; a block of threads has a group per warp.
-- A *tile* is a range of columns, whose numbers of the vector a block copies to shared memory, the next while it multiplies the
-  present one. The entries of a group are stored tile by tile.
-- A *window* is 32 entries, one for each thread of a warp. Within a tile, the first entries of all rows come first, then the
-  second ones, and so on, so that a window rarely has two entries of a row. Where it does, they have different *turns*, and the
-  warp adds turn by turn. So each sum has a fixed order, and equal calls return equal bits.
+- A *tile* is a range of columns, whose numbers of the vector a block copies to one half of a room in shared memory, while it
+  multiplies the entries of the previous tile by those in the other half. The entries of a group are stored tile by tile. Warps
+  change tiles on their own; the last one that leaves a tile starts the copy of the next but one.
+- A *window* is 32 entries, one for each thread of a warp. In each tile, entries whose rows are in different banks of shared
+  memory follow each other, first one entry of each bank, then a second one, and so on, so that a window rarely waits for a bank
+  or has two entries of a row. Where it has two, these have different *turns*, and the warp adds turn by turn. So each sum has a
+  fixed order, and equal calls return equal bits.
 
-An entry takes eight bytes: its value as float32, its column in the tile (16 bits), its row in the group (9) and its turn (5).
+An entry takes eight bytes: its value as float32, its place in the room (16 bits), its row in the group (9) and its turn (5).
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ import numpy as np
 
 from dualnewton.matrix.cuda_library import THREADS, added, capability, cupy, kernel, limit
 
-WARPS = 32
-"""Warps, and so groups, of a block."""
+WARPS = 31
+"""Groups of a block, each of a warp; one more warp copies tiles."""
 
-GROUP, WIDTH = 474, 6600
-"""Most rows of a group, and columns of a tile: the sums of 32 groups and two tiles take 222 KiB of shared memory."""
+GROUP, WIDTH = 489, 6600
+"""Most rows of a group, and columns of a tile: the sums of 31 groups and two tiles take 222 KiB of shared memory."""
 
-AHEAD = 6
+AHEAD = 12
 """Windows that a thread reads ahead, so that the GPU has enough reads in flight."""
 
 LEAST = 1 << 24
@@ -36,57 +38,83 @@ LEAST = 1 << 24
 NEAR = 1 << 14
 """Length of a vector (128 KiB) up to which the L1 cache holds it, so that tiles save nothing."""
 
-PADDING = 0.25
-"""Largest share of windows that is left empty because tiles end within a window, on average half of the last one."""
+FILLED = 64
+"""Least entries of a group in a tile, in the mean: with fewer, copying tiles takes longer than the reads that it saves."""
+
+BANKS = 16
+"""Numbers of float64 that shared memory reads or writes at a time, if they are in different banks."""
 
 LAYOUT = r"""
-// The entries of each group in the order of tiles. Without FILL: the lengths of the parts, in entries. A thread has the rows
-// lane, lane + 32, ... of the group, and keeps the place and the column of the next entry of each.
+// The entries of each group in the order of tiles; `lengths` are the numbers of entries of its tiles with the zeros after them,
+// which are computed without FILL. A thread has the rows lane, lane + 32, ... of the group; two threads share a bank.
 extern "C" __global__ void layout(
     const float* data, const int* indices, const INDEX* indptr, int* lengths, const long long* starts, uint2* entries, int n,
-    int group, int width, int tiles, int groups)
+    int group, int width, int tiles, int groups, int range)
 {
-    const int NONE = 0x7fffffff;
-    int own = (blockIdx.x * THREADS + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    __shared__ int sizes_of_warps[THREADS / 32][BANKS];
+    int own = (blockIdx.x * THREADS + threadIdx.x) / 32, lane = threadIdx.x % 32, bank = lane % BANKS;
     if (own >= groups) return;
-    int place[ROWS], end[ROWS], column[ROWS];
+    int* sizes = sizes_of_warps[threadIdx.x / 32];
+    lengths += (long long)own * tiles;
+    starts += (long long)own * tiles;
+    const long long begin = FILL ? starts[0] : 0;
+    int place[ROWS], end[ROWS], window[ROWS], turn[ROWS];  // of the next entry, and of the last one
     #pragma unroll
     for (int j = 0; j < ROWS; ++j) {
         long long row = (long long)own * group + j * 32 + lane;
         bool there = j * 32 + lane < group && row < n;
         place[j] = there ? (int)indptr[row] : 0;
         end[j] = there ? (int)indptr[row + 1] : 0;
-        column[j] = place[j] < end[j] ? indices[place[j]] : NONE;
+        window[j] = -1, turn[j] = 0;
     }
+    int total = 0, opened = 0;  // entries and zeros so far, and the tile of the first entry of the last window
     for (int t = 0; t < tiles; ++t) {
-        long long start = FILL ? starts[(long long)own * tiles + t] : 0;
-        int low = t * width, high = low + width;
-        int total = 0, opened = 0;  // entries of the tile so far, and the level of the first one in the last window
-        for (int level = 0;; ++level) {
-            int first = total;
+        int low = t * width, high = low + width, stop[ROWS], count = 0;
+        #pragma unroll
+        for (int j = 0; j < ROWS; ++j) {
+            stop[j] = place[j];
+            while (stop[j] < end[j] && indices[stop[j]] < high) ++stop[j];
+            count += stop[j] - place[j];
+        }
+        int all = __reduce_add_sync(0xffffffffu, count);
+        if (!FILL) {
+            // Zeros end a window at the start of a range, and before a third tile.
+            int rest = (32 - total % 32) % 32;
+            if (rest && (t % range == 0 || (all && opened < t - 1))) {
+                if (lane == 0) lengths[t - 1] += rest;
+                total += rest;
+            }
+            if (total % 32 == 0 || total % 32 + all > 32) opened = t;
+            total += all;
+            if (lane == 0) lengths[t] = all + (t == tiles - 1 ? (32 - total % 32) % 32 : 0);
+            #pragma unroll
+            for (int j = 0; j < ROWS; ++j) place[j] = stop[j];
+            continue;
+        }
+        total = (int)(starts[t] - begin);
+        uint2* to = entries + begin;
+        int other = __shfl_xor_sync(0xffffffffu, count, BANKS), shift = (t % range & 1) * width - low;
+        __syncwarp();
+        sizes[bank] = count + other;
+        __syncwarp();
+        int taken = 0;
+        for (bool some = true; some;) {
+            some = false;
             #pragma unroll
             for (int j = 0; j < ROWS; ++j) {
-                bool has = column[j] < high;
-                unsigned mask = __ballot_sync(0xffffffffu, has);
-                if (has) {
-                    if (FILL) {
-                        int at = total + __popc(mask & ((1u << lane) - 1));
-                        unsigned turn = (at & ~31) >= first ? 0 : level - opened;
-                        unsigned where = (turn << 9 | (j * 32 + lane)) << 16 | (column[j] - low);
-                        entries[start + at] = make_uint2(where, __float_as_uint(data[place[j]]));
-                    }
-                    ++place[j];
-                    column[j] = place[j] < end[j] ? indices[place[j]] : NONE;
-                }
-                total += __popc(mask);
+                if (place[j] == stop[j]) continue;
+                // The two threads of a bank take turns; k is the entry's number in the bank, which follow each other in turn.
+                int k = taken + min(taken + (lane >= BANKS), other), at = total;
+                for (int b = 0; b < BANKS; ++b) at += min(sizes[b], k) + (b < bank && sizes[b] > k);
+                turn[j] = at / 32 == window[j] ? turn[j] + 1 : 0;
+                window[j] = at / 32;
+                unsigned where = ((unsigned)turn[j] << 9 | (j * 32 + lane)) << 16 | (indices[place[j]] + shift);
+                to[at] = make_uint2(where, __float_as_uint(data[place[j]]));
+                ++place[j], ++taken;
+                some = true;
             }
-            if (total == first) break;
-            int window = total & ~31;
-            if (window >= first) opened = window == total ? level + 1 : level;
         }
-        int rest = (32 - total % 32) % 32;  // zeros of a row after the last one
-        if (FILL && lane < rest) entries[start + total + lane] = make_uint2((unsigned)group << 16, 0);
-        if (!FILL && lane == 0) lengths[(long long)own * tiles + t] = total + rest;
+        if (lane < lengths[t] - all) to[total + all + lane] = make_uint2((unsigned)group << 16, 0);
     }
 }
 """
@@ -94,6 +122,26 @@ extern "C" __global__ void layout(
 PRODUCT = r"""
 __device__ inline double of(double x) { return ENTRY; }
 __device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+
+// The same, kept in a register: the compiler would compute it anew for each window.
+__device__ inline unsigned kept_address(const void* p)
+{
+    unsigned address;
+    asm volatile("mov.u32 %0, %1;" : "=r"(address) : "r"(shared_address(p)));
+    return address;
+}
+
+__device__ inline double number(unsigned address)
+{
+    double x;
+    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(address) : "memory");
+    return x;
+}
+
+__device__ inline void add(unsigned address, double x)
+{
+    asm volatile("st.shared.f64 [%0], %1;" :: "r"(address), "d"(number(address) + x) : "memory");
+}
 
 // Start to copy numbers to shared memory; `arrived` changes its phase when they are there.
 __device__ inline void fetch(double* to, const double* from, long long count, unsigned long long* arrived)
@@ -104,12 +152,12 @@ __device__ inline void fetch(double* to, const double* from, long long count, un
         "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
-__device__ inline void wait(unsigned long long* arrived, unsigned phase)
+__device__ inline void wait(unsigned long long* barrier, unsigned phase)
 {
     unsigned done = 0;
     while (!done)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;"
-            " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(shared_address(arrived)), "r"(phase) : "memory");
+            " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(shared_address(barrier)), "r"(phase) : "memory");
 }
 
 // Sums over the tiles of a range (one of gridDim.y) of f(entry) times the number of w at its column, for each row.
@@ -118,61 +166,80 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
     int tiles, int groups, int range)
 {
     extern __shared__ __align__(16) double room[];
-    __shared__ __align__(8) unsigned long long arrived[2];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, own = blockIdx.x * (THREADS / 32) + warp;
-    double* sums = room + 2 * width + warp * (group + 1);  // and one for the zeros at the end of windows
-    for (int i = lane; i <= group; i += 32) sums[i] = 0.0;
+    __shared__ __align__(8) unsigned long long arrived[2], left[2];  // barriers of the tiles in both halves of the room
+    const int warps = THREADS / 32 - 1;  // the last one copies
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, own = blockIdx.x * warps + warp;
     int first = blockIdx.y * range, count = min(tiles, first + range) - first;
-    // Windows of the group in this range: all of them, up to the end of the present tile, and to that of the next one.
-    const long long* bounds = starts + (long long)min(own, groups - 1) * tiles + first;
-    long long begin = bounds[0];
-    int all = own < groups ? (int)((bounds[count] - begin) / 32) : 0;
-    int stop = (int)((bounds[1] - begin) / 32), next = count > 1 ? (int)((bounds[2] - begin) / 32) : 0;
-    const uint2* mine = entries + begin + lane;
-    uint2 ahead[AHEAD];
-    #pragma unroll
-    for (int u = 0; u < AHEAD; ++u) ahead[u] = u < all ? __ldcs(mine + u * 32) : make_uint2(0, 0);
-    auto copy = [&](int t) {
-        long long low = (long long)(first + t) * width;
-        fetch(room + (t & 1) * width, w + low, min((long long)width, d - low), arrived + (t & 1));
-    };
     if (threadIdx.x == 0) {
-        for (int k = 0; k < 2; ++k)
+        for (int k = 0; k < 2; ++k) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(shared_address(arrived + k)) : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(left + k)), "r"(warps) : "memory");
+        }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        for (int t = 0; t < min(2, count); ++t) copy(t);
     }
     __syncthreads();
+    if (warp == warps) {
+        for (int t = 0; lane == 0 && t < count; ++t) {
+            if (t > 1) wait(left + (t & 1), (t >> 1) - 1 & 1);
+            long long low = (long long)(first + t) * width;
+            fetch(room + (t & 1) * width, w + low, min((long long)width, d - low), arrived + (t & 1));
+        }
+        return;
+    }
+    double* sums = room + 2 * width + warp * (group + 1);  // and one for zeros
+    for (int i = lane; i <= group; i += 32) sums[i] = 0.0;
+    __syncwarp();
+    const unsigned room_address = kept_address(room), sums_address = kept_address(sums), left_address = kept_address(left);
+    const long long* bounds = starts + (long long)min(own, groups - 1) * tiles + first;
+    const long long begin = bounds[0];
+    // The entry at which a tile of the range begins; a warp without a group has none, in any tile.
+    auto start = [&](int t) { return own < groups ? (unsigned)(bounds[t] - begin) : 0; };
+    const uint2* source = entries + begin + lane;
+    uint2 ahead[AHEAD];
+    #pragma unroll
+    for (int u = 0; u < AHEAD; ++u) ahead[u] = __ldcs(source + u * 32);
+    // A window has entries of two tiles at most. The warp waits for tile t + 1 before the first window with entries of it, and
+    // leaves tile t after the last one with entries of that.
     int t = 0;
-    const double* tile = room;
+    unsigned later = start(1), after = start(2), event = later >> 5;
+    bool entered = false;  // whether tile t + 1 has arrived
     wait(arrived, 0);
-    auto advance = [&]() {
-        __syncthreads();  // no warp still reads the present tile, whose place the one after the next takes
-        ++t;
-        if (threadIdx.x == 0 && t + 1 < count) copy(t + 1);
-        stop = next;
-        if (t + 1 < count) next = (int)((bounds[t + 2] - begin) / 32);
-        tile = room + (t & 1) * width;
-        wait(arrived + (t & 1), t >> 1 & 1);
+    auto next = [&]() {
+        if (t + 1 == count) return false;
+        if (!entered) {
+            wait(arrived + (t + 1 & 1), t + 1 >> 1 & 1);
+            event = later + 31 >> 5;
+        } else {
+            __syncwarp();
+            if (lane == 0)
+                asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" :: "r"(left_address + 8 * (t & 1)) : "memory");
+            ++t, later = after, after = start(t + 2), event = later >> 5;
+        }
+        entered = !entered;
+        return true;
     };
-    for (int base = 0; base < all; base += AHEAD) {
+    for (unsigned k = 0;; source += AHEAD * 32) {
         #pragma unroll
-        for (int u = 0; u < AHEAD; ++u) {
-            int k = base + u;
-            if (k >= all) break;
-            while (k == stop) advance();
+        for (int u = 0; u < AHEAD; ++u, ++k) {
+            while (k >= event)
+                if (!next()) goto done;
             uint2 entry = ahead[u];
-            if (k + AHEAD < all) ahead[u] = __ldcs(mine + (k + AHEAD) * 32);
-            double term = of((double)__uint_as_float(entry.y)) * tile[entry.x & 0xffff];
-            unsigned row = entry.x >> 16 & 511, turn = entry.x >> 25;
-            unsigned last = __any_sync(0xffffffffu, turn) ? __reduce_max_sync(0xffffffffu, turn) : 0;
-            for (unsigned v = 0; v <= last; ++v) {
-                if (turn == v) sums[row] += term;
+            ahead[u] = __ldcs(source + (AHEAD + u) * 32);  // also behind the last window, where others or zeros are
+            double term = of((double)__uint_as_float(entry.y)) * number(room_address + 8 * (entry.x & 0xffff));
+            unsigned sum = sums_address + (entry.x >> 13 & 511 * 8), turn = entry.x >> 25;
+            if (!__any_sync(0xffffffffu, turn)) {
+                add(sum, term);
                 __syncwarp();
+            } else {
+                unsigned last = __reduce_max_sync(0xffffffffu, turn);
+                for (unsigned v = 0; v <= last; ++v) {
+                    if (turn == v) add(sum, term);
+                    __syncwarp();
+                }
             }
         }
     }
-    while (t < count - 1) advance();
+done:
     for (int i = lane; i < group; i += 32) {
         long long row = (long long)own * group + i;
         if (own < groups && row < n) out[blockIdx.y * n + row] = sums[i];
@@ -209,7 +276,7 @@ class Shape(NamedTuple):
 
     def fits(self, entries: int) -> bool:
         """Whether a matrix with so many entries is large, and has enough of them in each tile of a group."""
-        return LEAST <= entries < 1 << 31 and 16 * self.groups * self.tiles <= PADDING * entries
+        return LEAST <= entries < 1 << 31 and FILLED * self.groups * self.tiles <= entries
 
 
 def shape_of(matrix: Any, gpu: int) -> Shape | None:
@@ -251,17 +318,17 @@ class Tiles:
         xp = cupy()
         self.longest = int(xp.diff(matrix.indptr).max())  # entries of a row
         lengths = xp.empty(shape.groups * shape.tiles, np.int32)
-        self.starts = xp.zeros(lengths.size + 1, np.int64)
+        self.starts = xp.zeros(lengths.size + 2, np.int64)  # one more, which warps read ahead
         self._lay(matrix, lengths, self.starts, np.intp(0), fill=0)
-        xp.cumsum(lengths, dtype=np.int64, out=self.starts[1:])
-        self.entries = xp.empty(2 * int(self.starts[-1]), np.uint32)
+        xp.cumsum(lengths, dtype=np.int64, out=self.starts[1:-1])
+        self.entries = xp.empty(2 * (int(self.starts[-2]) + 32 * AHEAD), np.uint32)
         self._lay(matrix, lengths, self.starts, self.entries, fill=1)
 
     def _lay(self, matrix: Any, lengths: Any, starts: Any, entries: Any, *, fill: int) -> None:
         group, groups, tiles = self.shape[:3]
         index = "int" if matrix.indptr.dtype.itemsize == 4 else "long long"
-        made = kernel("layout", LAYOUT, FILL=fill, ROWS=-(-group // 32), INDEX=index)
-        counts = (np.int32(count) for count in (self.size[0], group, WIDTH, tiles, groups))
+        made = kernel("layout", LAYOUT, FILL=fill, ROWS=-(-group // 32), BANKS=BANKS, INDEX=index)
+        counts = (np.int32(count) for count in (self.size[0], group, WIDTH, tiles, groups, self.shape.range))
         arguments = matrix.data, matrix.indices, matrix.indptr, lengths, starts, entries, *counts
         made((-(-32 * groups // THREADS),), (THREADS,), arguments)
 
@@ -272,9 +339,9 @@ class Tiles:
             w, given = xp.zeros(d + d % 2), w
             w[:d] = given
         found = xp.empty((ranges, n))
-        macros = {"THREADS": 32 * WARPS, "AHEAD": AHEAD, "ENTRY": entry, "GPU": self.gpu}
+        macros = {"THREADS": 32 * (WARPS + 1), "AHEAD": AHEAD, "ENTRY": entry, "GPU": self.gpu}
         made = kernel("product", PRODUCT, most_shared(self.gpu), **macros)
         counts = *map(np.int64, (n, w.size)), *map(np.int32, (group, WIDTH, tiles, groups, self.shape.range))
         grid, arguments = (-(-groups // WARPS), ranges), (self.entries, self.starts, w, found, *counts)
-        made(grid, (32 * WARPS,), arguments, shared_mem=shared_by(group))
+        made(grid, (32 * (WARPS + 1),), arguments, shared_mem=shared_by(group))
         return found[0] if ranges == 1 else added(found)
