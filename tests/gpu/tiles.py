@@ -36,7 +36,9 @@ def _check_tiles(data, here, rng):
         rows, turns = entries[:, 0] >> 16 & 511, entries[:, 0] >> 25
         kept = rows < group
         turn_of_row = rows + 512 * turns + np.where(kept, 0, 512 * 32 * (1 + np.arange(len(rows)) % 32))
-        assert all(len(np.unique(window)) == 32 for window in turn_of_row.reshape(-1, 32)), "two entries of a row in a turn"
+        assert all(len(np.unique(window)) == 32 for window in turn_of_row.reshape(-1, 32)), (
+            "two entries of a row in a turn"
+        )
         windows = np.arange(len(rows)) // 32
         for each in (group_of, tile // tiles.shape.range):
             assert (each.reshape(-1, 32) == each[::32, None]).all(), "a window of two groups or ranges"

@@ -4,9 +4,9 @@ In the order of the rows, each entry reads a number of the vector at a random pl
 product if the vector exceeds the L1 cache. In tiles these reads are in shared memory:
 
 - A *group* is some hundred rows, whose sums one warp adds up in shared memory; a block of threads has a group per warp.
-- A *tile* is a range of columns, whose numbers of the vector a block copies to one half of a room in shared memory, while it
-  multiplies the entries of the previous tile by those in the other half. The entries of a group are stored tile by tile. Warps
-  change tiles on their own; the last one that leaves a tile starts the copy of the next but one.
+- A *tile* is a range of columns. One more warp copies its numbers of the vector to one half of a room in shared memory, while
+  the others multiply the entries of the previous tile by those in the other half. The entries of a group are stored tile by
+  tile. Each warp goes on to the next tile as soon as that has arrived; the next but one is copied when all have left theirs.
 - A *window* is 32 entries, one for each thread of a warp. In each tile, entries whose rows are in different banks of shared
   memory follow each other, first one entry of each bank, then a second one, and so on, so that a window rarely waits for a bank
   or has two entries of a row. Where it has two, these have different *turns*, and the warp adds turn by turn. So each sum has a
@@ -212,7 +212,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
         } else {
             __syncwarp();
             if (lane == 0)
-                asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" :: "r"(left_address + 8 * (t & 1)) : "memory");
+                asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+                    :: "r"(left_address + 8 * (t & 1)) : "memory");
             ++t, later = after, after = start(t + 2), event = later >> 5;
         }
         entered = !entered;
