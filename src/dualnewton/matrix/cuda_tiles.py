@@ -58,7 +58,10 @@ extern "C" __global__ void layout(
     lengths += (long long)own * tiles;
     starts += (long long)own * tiles;
     const long long begin = FILL ? starts[0] : 0;
-    int place[ROWS], end[ROWS], window[ROWS], turn[ROWS];  // of the next entry, and of the last one
+    const int NONE = 0x7fffffff;
+    int place[ROWS], end[ROWS];  // the next entry of each row, and the end of the row
+    int window[ROWS], turn[ROWS];  // of the row's previous entry
+    int column[ROWS];  // of the row's first entry behind the present tile
     #pragma unroll
     for (int j = 0; j < ROWS; ++j) {
         long long row = (long long)own * group + j * 32 + lane;
@@ -66,6 +69,7 @@ extern "C" __global__ void layout(
         place[j] = there ? (int)indptr[row] : 0;
         end[j] = there ? (int)indptr[row + 1] : 0;
         window[j] = -1, turn[j] = 0;
+        column[j] = place[j] < end[j] ? indices[place[j]] : NONE;
     }
     int total = 0, opened = 0;  // entries and zeros so far, and the tile of the first entry of the last window
     for (int t = 0; t < tiles; ++t) {
@@ -73,7 +77,10 @@ extern "C" __global__ void layout(
         #pragma unroll
         for (int j = 0; j < ROWS; ++j) {
             stop[j] = place[j];
-            while (stop[j] < end[j] && indices[stop[j]] < high) ++stop[j];
+            while (column[j] < high) {
+                ++stop[j];
+                column[j] = stop[j] < end[j] ? indices[stop[j]] : NONE;
+            }
             count += stop[j] - place[j];
         }
         int all = __reduce_add_sync(0xffffffffu, count);
