@@ -77,7 +77,8 @@ def test_outputs_of_least_squares_share_one_factor(monkeypatch):
     start = np.ones(D), 2.0
     for starts in ((None,) * K, (None, start, start)):
         for problem, found in zip(problems, solved(problems, starts=starts)[0], strict=True):
-            assert problem.certify(found.w, found.intercept).relative_gap <= 1e-10
+            certificate = problem.certify(found.w, found.intercept)
+            assert certificate.gap <= 1e-10 * certificate.primal + certificate.rounding  # rows of 1000 lose digits
     assert [M.shape for M in factors] == [(D + 1, D + 1)] * 2
     assert small_plan(problems[0], "auto", "auto", K, replace(DEFAULT, together_entries=0)).together
 
