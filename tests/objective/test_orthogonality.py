@@ -372,7 +372,9 @@ def test_targets_without_errors_are_fitted_without_a_warning(kind, shape, shift)
     np.testing.assert_allclose(model.predict(X), y, rtol=1e-10, atol=1e-10 * shift)
     assert model.certificate_.primal == 0.0
     assert 0.0 < model.certificate_.rounding <= 1e-9 * np.abs(y).max()  # what counts as zero is part of the bound
-    noise = 1e-9 * max(1.0, shift) * np.random.default_rng(1).standard_normal(shape[0])  # a million roundings of a target
+    noise = (
+        1e-9 * max(1.0, shift) * np.random.default_rng(1).standard_normal(shape[0])
+    )  # a million roundings of a target
     noisy = kind(alpha=0.0).fit(X[:, :2], y + noise)
     assert noisy.certificate_.primal > 0.0
 

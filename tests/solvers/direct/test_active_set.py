@@ -36,11 +36,12 @@ def test_exchanges_reach_the_minimum_of_dependent_features(levels, threshold, po
         before = found._value(found.v, found.slopes)
         assert found._exchange(np.zeros_like(found.v))
         value = found._value(found.v, found.slopes)
-        assert found._violation() <= 1e-9
-        np.testing.assert_allclose(found.slopes, found.gram.times(found.v) - found.q, atol=1e-9 * np.abs(found.q).max())
+        rounding = 1e-9 * np.abs(found.q).max()
+        assert found._violation() <= rounding
+        np.testing.assert_allclose(found.slopes, found.gram.times(found.v) - found.q, atol=rounding)
         for part in 10.0 ** -np.arange(2.0, 10.0):
             other._proximal(part * other.gram.diagonal, lambda: False)
-        assert value <= min(before, other._value(other.v, other.slopes)) + 1e-9 * np.abs(found.q).max()
+        assert value <= min(before, other._value(other.v, other.slopes)) + rounding
 
 
 def test_exchanges_leave_a_start_with_dependent_coordinates():
