@@ -41,7 +41,8 @@ from dualnewton.solvers.direct.active_set import (
 )
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
-from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
+from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, wanted
+from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
 
 PRODUCTS, INEXACT = 30, 1e-2

@@ -28,6 +28,7 @@ from dualnewton.row_arrays import column_sums, product
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start, weighted_sums
+from dualnewton.solvers.prox.gaps import value_and_gap
 
 GROWTH, LEAST = 1.0, 16
 """A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
@@ -208,15 +209,6 @@ def kinks_of(problem: Problem) -> Kinks:
     ridge[:], high[:] = scale / form.factor, scale * form.threshold
     low[:] = -high if form.has_both_signs else -np.inf
     return Kinks(ridge, low, high)
-
-
-def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.ndarray) -> tuple[float, float]:
-    """Return n P, and n(P − D) by Fenchel and Young for α = −φ′, shortened until g* is finite."""
-    g, scale = problem.g, problem.lam * problem.n
-    bar, penalty = slopes / -scale, g.value(w)
-    r = g.reach(bar)
-    defect = penalty + g.conjugate(r * bar) - r * float(np.vdot(w, bar))
-    return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
 
 
 def sweeps_worth(n: int, m: int, sizes: Crossovers) -> int:

@@ -7,12 +7,14 @@ gathered as rows of a matrix of their own when they are first needed, and are sh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix import Data, grams, linear
+from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.prox.curvature import CANCELLED, Curvature, RowCurvature, RowWeights
@@ -190,6 +192,24 @@ def features_of(data: Data, sizes: Sizes) -> Features:
     if sizes.every:
         return Everything(data)
     return Gathered(data, sizes) if data.capabilities.whole else ByPasses(data)
+
+
+def shared_features(
+    problems: Sequence[Problem], data: Data, sizes: Sizes, *, fixed: bool
+) -> list[tuple[Features, np.ndarray]]:
+    """Return where the curvature of each problem comes from, and Σ c_i a_ij² of its features; zeros if all features take part.
+
+    Problems with equal weights c share both. ``fixed`` says that the curvature of a row is the same at all margins.
+    """
+    features, known, found = features_of(data, sizes), list[tuple[np.ndarray, Features, np.ndarray]](), []
+    for problem in problems:
+        own = next((each for each in known if np.array_equal(each[0], problem.c)), None)
+        if own is None:
+            squares = np.zeros(data.d) if sizes.every else data.column_norms(problem.c)
+            own = problem.c, features.remembered(problem.c) if fixed else features, squares
+            known.append(own)
+        found.append(own[1:])
+    return found
 
 
 class Growing(Features):
