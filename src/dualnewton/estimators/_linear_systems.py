@@ -15,8 +15,9 @@ from dualnewton._cached import cached_property
 from dualnewton.estimators._validation import Examples
 from dualnewton.losses.rounding import DOUBLE
 from dualnewton.matrix import linear
+from dualnewton.objective.conjugate_gradients import Effort
 from dualnewton.objective.moments import Moments, origin_of
-from dualnewton.objective.newton_systems import CentredSystems, Effort
+from dualnewton.objective.newton_systems import CentredSystems
 from dualnewton.objective.unpenalised import CLOSE, ORTHOGONAL, Unpenalised
 from dualnewton.row_arrays import column_sums, on_host, some_columns
 

@@ -24,7 +24,8 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.newton_systems import CentredSystems, Effort, Product, conjugate_gradients
+from dualnewton.objective.conjugate_gradients import Effort, Product, solve_together
+from dualnewton.objective.newton_systems import CentredSystems
 from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import Sums, unpenalised_bound
@@ -346,12 +347,12 @@ class View:
             enough = np.column_stack([enough, np.full(self.columns, math.sqrt(problem.n))])
         diagonal = own.ravel()
         scale = np.divide(1.0, diagonal, out=np.zeros(diagonal.shape), where=diagonal > SMALLEST)
-        enough = np.where(scale > 0.0, size * enough.ravel(), math.inf)[None]
+        enough = size * enough.reshape(1, -1)
 
         def times(V: np.ndarray) -> np.ndarray:
             return self.gradient(self.curved(z, self.times(V.reshape(own.shape)))).reshape(1, -1)
 
-        return lambda g, effort: conjugate_gradients(times, g.reshape(1, -1), scale, enough, effort).reshape(g.shape)
+        return lambda g, effort: solve_together(times, g.reshape(1, -1), scale, enough, effort).reshape(g.shape)
 
     def inverse(self, H: np.ndarray) -> Product:
         """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular.

@@ -10,8 +10,8 @@ import numpy as np
 
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.factors import factorised, solved
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.row_arrays import on_host
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.deadline import NEVER, Deadline
 
 

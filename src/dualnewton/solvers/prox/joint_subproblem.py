@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
