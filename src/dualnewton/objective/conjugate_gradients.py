@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +21,7 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 
 class System:
-    """A linear system Mx = r with a positive semidefinite matrix. Each x is a direction of descent of ½xᵀMx − rᵀx.
-
-    Attributes
-    ----------
-    x, residual : arrays
-        The solution so far, at first zero, and what it leaves of the right-hand side.
-    direction : array, optional
-        The vector whose product with M :meth:`advance` needs next; None once the system is solved.
-    """
+    """A linear system Mx = r with a positive semidefinite matrix. Each x is a direction of descent of ½xᵀMx − rᵀx."""
 
     def __init__(
         self,
@@ -44,28 +37,26 @@ class System:
         self.x, self.residual, z = np.zeros_like(right), right, inverse(right)
         self.power = self.length = float(right.ravel() @ z.ravel())
         self.enough, self.largest = fraction**2 * self.power, 0.0
-        self.direction: np.ndarray | None = None if self._is_solved() else z
-
-    def _is_solved(self) -> bool:
-        return not self.power > self.enough or self.is_enough(self.residual)
+        # The vector whose product with M is needed next; None once the system is solved.
+        self.direction = z if self.power > self.enough and not is_enough(right) else None
 
     def advance(self, image: np.ndarray) -> None:
         """Move along the direction, given its product with M."""
-        p, last = self.direction, self.power
+        p, last, self.direction = self.direction, self.power, None
         assert p is not None
         curvature = float(p.ravel() @ image.ravel())
         self.largest = max(self.largest, curvature / self.length)
         if not curvature > self.flat * self.largest * self.length:  # NaN included
-            self.direction = None
             return
         t = last / curvature
         self.x, self.residual = self.x + t * p, self.residual - t * image
         z = self.inverse(self.residual)
         self.power = float(self.residual.ravel() @ z.ravel())
-        ratio = self.power / last
-        self.direction = None if self._is_solved() else z + ratio * p
-        # pᵀ inverse⁻¹ p of the next direction: the residual is orthogonal to the last one.
-        self.length = self.power + ratio**2 * self.length
+        if self.power > self.enough and not self.is_enough(self.residual):
+            self.direction = z + (self.power / last) * p
+            self.length = (
+                self.power + (self.power / last) ** 2 * self.length
+            )  # pᵀ inverse⁻¹ p: the residual is orthogonal to p
 
 
 def conjugate_gradients(
@@ -73,14 +64,12 @@ def conjugate_gradients(
     right: np.ndarray,
     inverse: Product,
     *,
-    fraction: float,
     most: int,  # largest number of products with the matrix
-    is_enough: Callable[[np.ndarray], bool] = lambda _: False,
-    flat: float = 0.0,
     check: Callable[[], None] = lambda: None,  # called after each product; it may raise an exception
+    **rules: Any,  # further parameters of :class:`System`
 ) -> tuple[np.ndarray, int]:
-    """Return the solution and the number of products; the other parameters are those of :class:`System`."""
-    system, products = System(right, inverse, fraction=fraction, is_enough=is_enough, flat=flat), 0
+    """Return the solution of a system and the number of products."""
+    system, products = System(right, inverse, **rules), 0
     while products < most and system.direction is not None:
         image = matrix(system.direction)
         check()
@@ -114,10 +103,12 @@ def solve_together(
     """Solve XM = R for several right-hand sides, the rows of R; systems that are not solved yet share products."""
 
     def system(own: np.ndarray, most: np.ndarray) -> System:
-        def is_enough(residual: np.ndarray) -> bool:
-            return not (np.abs(residual) > most).any()
-
-        return System(own, inverse.__mul__, fraction=effort.fraction, is_enough=is_enough, flat=SINGULAR)
+        rules: dict[str, Any] = {
+            "fraction": effort.fraction,
+            "is_enough": lambda r: not (np.abs(r) > most).any(),
+            "flat": SINGULAR,
+        }
+        return System(own, inverse.__mul__, **rules)
 
     systems = list(map(system, right, np.where(inverse > 0.0, enough, math.inf)))
     while not effort.is_over() and (left := [each for each in systems if each.direction is not None]):
