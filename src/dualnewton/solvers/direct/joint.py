@@ -17,12 +17,12 @@ with all outputs of these take several times as long as the compiled coordinate 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
@@ -36,7 +36,6 @@ from dualnewton.solvers.direct.active_set import (
     MOST_NEWTON,
     MOST_PROXIMAL,
     SHARPER,
-    lifted,
     solution,
 )
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
@@ -400,10 +399,9 @@ def _direction(
     conjugate gradients.
     """
     K, m = right.shape
-    first = H.copy()
-    first.ravel()[:: m + 1] += added
     if K * m <= sizes.factorised_unknowns:
-        M = np.zeros((K, m, K, m))
+        first, M = H.copy(), np.zeros((K, m, K, m))
+        first.ravel()[:: m + 1] += added
         np.einsum("kikj->kij", M)[...] = first
         # The entries that couple the columns of each feature.
         np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
@@ -414,16 +412,5 @@ def _direction(
     def times(way: np.ndarray) -> np.ndarray:
         return way @ H + added * way - bend * np.einsum("kj,kj->j", units, way) * units
 
-    return conjugate_gradients(times, right, factor(first), fraction=INEXACT, most=PRODUCTS)[0]
-
-
-def factor(M: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the product with M⁻¹ of an array of shape (K, m); its diagonal is increased if it is singular to rounding."""
-    from scipy.linalg.lapack import dpotrf, dpotrs
-
-    lift = 0.0
-    while True:
-        L, failed = dpotrf(M.T)
-        if not failed:
-            return lambda right: dpotrs(L, right.T)[0].T
-        lift = lifted(M, lift)
+    factor = factorised(H.copy(), added)
+    return conjugate_gradients(times, right, lambda r: solved(factor, r.T).T, fraction=INEXACT, most=PRODUCTS)[0]
