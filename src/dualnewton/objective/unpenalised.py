@@ -361,8 +361,11 @@ class View:
         """
         if not np.isfinite(H).all():
             return np.zeros_like
-        if self.columns == 1 and (found := _factored(H)) is not None:
-            return found
+        if self.columns == 1 and (found := unit_factor(H)) is not None:  # eigenvalues take more than ten times as long
+            from scipy.linalg.lapack import dpotrs
+
+            L, unit = found
+            return lambda g: (unit * dpotrs(L, unit * g.ravel(), lower=True)[0]).reshape(g.shape)
         V, reciprocal, scale = _decomposed(H, scaled=True)
         # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:
@@ -410,12 +413,9 @@ def mean_weight(problem: Problem) -> float:
     return problem.label_sums.weight / problem.n
 
 
-def _factored(H: np.ndarray) -> Product | None:
-    """Return the product with H⁻¹ by a Cholesky factor; None if H, with a unit diagonal, may be near a singular matrix.
-
-    The eigenvalues of :func:`_decomposed` take more than ten times as long.
-    """
-    from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
+def unit_factor(H: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the Cholesky factor of D(s)HD(s), whose diagonal is one, and s; None if that may be near a singular matrix."""
+    from scipy.linalg.lapack import dpocon, dpotrf
 
     diagonal = H.diagonal()
     if not diagonal.min(initial=math.inf) > SMALLEST:
@@ -424,9 +424,7 @@ def _factored(H: np.ndarray) -> Product | None:
     B = H * np.outer(scale, scale)
     norm = float(np.abs(B).sum(axis=0).max(initial=0.0))
     L, failed = dpotrf(B, lower=True)
-    if failed or not dpocon(L, norm, uplo="L")[0] > WELL:
-        return None
-    return lambda g: (scale * dpotrs(L, scale * g.ravel(), lower=True)[0]).reshape(g.shape)
+    return None if failed or not dpocon(L, norm, uplo="L")[0] > WELL else (L, scale)
 
 
 def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
