@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton.kernels.constants import SWEEPS
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import ROUGHLY, falling
-from dualnewton.solvers.prox.column_descent import SWEEPS
 from dualnewton.solvers.prox.entry_paths import LOOSELY, EntryModel
 from dualnewton.solvers.prox.subproblem import Penalty
 

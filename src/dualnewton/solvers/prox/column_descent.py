@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from dualnewton.kernels.constants import IN_VAIN, INSIDE, LIFT, LITTLE, MEMORY, STEPS, SWEEPS
 from dualnewton.matrix import linear
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.prox.rounds import AT_ONCE, ROUNDING
@@ -23,17 +24,6 @@ from dualnewton.solvers.prox.subproblem import Penalty
 
 MOST_SWEEPS = 100
 """Sweeps for a step of proximal Newton's method; if these are not enough, H is formed."""
-
-MEMORY, SWEEPS, LIFT = 5, 25, 1e-10
-"""Sweeps between two extrapolations, sweeps between two surveys of all coordinates at most, and the fraction of its trace that is
-added to the diagonal of the matrix of an extrapolation."""
-
-STEPS, IN_VAIN, LITTLE = 20, 16, 2e-15
-"""Newton steps with one matrix at most; consecutive rounds of them that do not halve the largest violation, after which the rest
-is rounding; and the fraction of its diagonal that is added to their matrix, since that of constant features is rounding."""
-
-INSIDE = 0.2
-"""Largest change of a slope by a sweep, as a fraction of the largest violation, at which all coordinates are surveyed again."""
 
 
 def column_sweep(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.kernels.constants import CANCELLED
 from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
@@ -41,10 +42,6 @@ after which the violation is taken for rounding."""
 
 HALVINGS = 8
 """Fractions 1, ½, ¼, … of a Newton step that are tried."""
-
-CANCELLED = 16.0 * 2.0**-52
-"""Allowance for the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)²: that of ``kernels/joint.py``, which is not
-imported here, since it loads Numba."""
 
 LEVEL = 1e-14
 """Changes of the model below this fraction of its terms are rounding."""

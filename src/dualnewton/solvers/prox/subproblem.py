@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from dualnewton.kernels.constants import NOTHING
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
@@ -42,9 +43,6 @@ NEAR = 1e-6
 
 SLOWLY, ROUGHLY = 0.5, 0.3
 """Factor by which the additional threshold is reduced each time, and sufficient violation, as a fraction of it."""
-
-NOTHING = 1e-3
-"""Fraction of the goal by which a coordinate must change its slope for its move to be made."""
 
 
 @dataclass(frozen=True, eq=False)
