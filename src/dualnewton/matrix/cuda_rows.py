@@ -122,7 +122,7 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
         out = next((each for each in (slopes, factors) if each is not None), np.intp(0))
         count = form.sums if form.sums < SHIFTS or kept is None else kept.size
         sums = partial_sums(blocks * count) if count else np.intp(0)
-        made = kernel("row_sums", source, SUMS=count, ROOM=max(1, count), TERMS=form.terms)
+        made = kernel("row_sums", source, SUMS=count, SIZE=max(1, count), TERMS=form.terms)
         arguments = margins, y, c, o, numbers(gpu, *parameters), way, np.float64(sign), out
         made((blocks,), (THREADS,), (*arguments, sums, np.int64(n), np.int64(step)))
         if not waits:
