@@ -358,11 +358,11 @@ class CompiledPasses:
         return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0, 1]
 
 
-def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
+def _take(buffer: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
     """Return an array of shape (parts, numbers), in an earlier buffer if that is large enough: its memory is already mapped."""
     size = parts * numbers
     try:
-        found = room.pop()
+        found = buffer.pop()
     except IndexError:  # the buffer is in use by another thread, or there is none yet
         found = np.empty(0)
     found = found if found.size >= size + LINES else np.empty(size + LINES)
@@ -375,9 +375,9 @@ def _apart(numbers: int) -> int:
     return -(-numbers // LINES) * LINES
 
 
-def _give_back(room: list[np.ndarray], sums: np.ndarray) -> None:
+def _give_back(buffer: list[np.ndarray], sums: np.ndarray) -> None:
     """Keep the buffer of sums that are no longer needed, instead of the buffer kept before."""
-    room[:] = [sums if sums.base is None else sums.base]
+    buffer[:] = [sums if sums.base is None else sums.base]
 
 
 def gram_parts(size: int, d: int) -> int:

@@ -117,8 +117,8 @@ class View:
     def with_zeros(self, state: State) -> np.ndarray:
         """Return x with zeros for coefficients whose slope is farther from its ends than their margin from 0, in their units."""
         d, x, (p, q, _, _) = self.rows.d, state.x, state.boxes
-        room = (np.minimum(p, q) / self.terms.jumps)[:, self.n :].max(axis=0)
-        zero = np.abs(x[:d]) < room * state.unit * self.units[:d]
+        distance = (np.minimum(p, q) / self.terms.jumps)[:, self.n :].max(axis=0)
+        zero = np.abs(x[:d]) < distance * state.unit * self.units[:d]
         return np.append(np.where(zero, 0.0, x[:d]), x[d:])
 
     def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -65,9 +65,9 @@ class Task:
         if self.sizes.every:
             return np.arange(self.problem.d)
         r = self.problem.g.reach(state.gradient / -(self.problem.lam * self.problem.n))
-        room = self.penalty.threshold - r * feature_norms(state.gradient)
+        slack = self.penalty.threshold - r * feature_norms(state.gradient)
         radius, free = math.sqrt(2.0 * state.gap), self.lengths > 0.0
-        distance = np.where(free, room / np.where(free, self.lengths, 1.0), np.inf)
+        distance = np.where(free, slack / np.where(free, self.lengths, 1.0), np.inf)
         scores = np.where(distance <= radius, 1.0 / (1.0 + distance - distance.min()), 0.0)
         return chosen(feature_norms(state.W) > 0.0, scores, self.sizes.least, self.sizes.most)
 

@@ -367,8 +367,8 @@ class FromColumns(Paths):
     def _grow(self, size: int) -> None:
         """Enlarge the arrays of matrices to this size and some more."""
         if size > (held := self.H.shape[1]):
-            room = min(max(size, 2 * held), max(self.sizes.most, size))
-            H = np.zeros((len(self.H), room, room))
+            capacity = min(max(size, 2 * held), max(self.sizes.most, size))
+            H = np.zeros((len(self.H), capacity, capacity))
             H[:, :held, :held] = self.H
             self.H = H
 

@@ -327,11 +327,11 @@ class _Point:
             moved = new - old
             gain = float(slopes[free] @ moved) + 0.5 * float(change[free] @ moved) + part.value(new) - part.value(old)
             with np.errstate(divide="ignore", invalid="ignore"):
-                room = np.where(step > 0.0, (high - old) / step, np.where(step < 0.0, (low - old) / step, np.inf))
-            t = min(1.0, float(room.min()))
+                lasts = np.where(step > 0.0, (high - old) / step, np.where(step < 0.0, (low - old) / step, np.inf))
+            t = min(1.0, float(lasts.min()))
             # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
             if gain > -t * (1.0 - 0.5 * t) * float(downhill @ step):
-                new = np.where(room <= t, np.where(step > 0.0, high, low), old + t * step)
+                new = np.where(lasts <= t, np.where(step > 0.0, high, low), old + t * step)
                 change = H[free].T @ (new - old)
         v[free] = new
         slopes += change

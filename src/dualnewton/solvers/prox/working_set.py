@@ -90,7 +90,7 @@ class Gathered(Features):
         self.data, self.sizes, self.shares, self.means = data, sizes, shares, np.zeros(0)
         self.place, self.features, self.stored = np.full(data.d, -1), np.zeros(0, dtype=np.intp), 0
         self.rows: linear.Matrix = None
-        self.room = np.empty((0, data.n))
+        self.buffer = np.empty((0, data.n))
         self.order: list[np.ndarray] = []  # the features of each gathering
 
     def state(self) -> tuple[np.ndarray, ...]:
@@ -118,17 +118,17 @@ class Gathered(Features):
         return self.place[features]
 
     def _appended(self, more: linear.Matrix, *, dense: bool) -> linear.Matrix:
-        """Return the rows with more of them; an array has room for as many again, so that few gatherings copy it."""
+        """Return the rows with more of them; an array is allocated for as many again, so that few gatherings copy it."""
         rows = more[:0] if self.rows is None else self.rows
         old, size = rows.shape[0], rows.shape[0] + more.shape[0]
         if not dense or linear.is_sparse(rows) or linear.is_sparse(more):
             return linear.stacked([rows, more], dense=dense)
-        if size > len(self.room):
-            self.room = more if old == 0 else np.empty((2 * size, self.data.n))
-            self.room[:old] = rows
+        if size > len(self.buffer):
+            self.buffer = more if old == 0 else np.empty((2 * size, self.data.n))
+            self.buffer[:old] = rows
         if old:
-            self.room[old:size] = more
-        return self.room[:size]
+            self.buffer[old:size] = more
+        return self.buffer[:size]
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix:
         places = self.places(features)
