@@ -1,4 +1,4 @@
-"""Softmax with kinks and bounds by Newton's method: what scikit-learn finds, on any data, and the judge agrees."""
+"""Softmax with kinks and bounds by Newton's method: what scikit-learn finds, on any data, with certificates that hold."""
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from dualnewton.solvers.deadline import NEVER
 from dualnewton.solvers.prox import model
 from dualnewton.solvers.prox.curvature import Probabilities, pseudo_inverse
 from dualnewton.solvers.prox.working_set import Everything, Gathered
-from judged import assert_certificate_is_true
 from tables import WITH_KINKS, name_of
 from tuned import tuned
+from verified import assert_certificate_is_true
 
 STORAGES = {"dense": np.asarray, "csr": sp.csr_array}
 
