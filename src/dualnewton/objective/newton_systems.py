@@ -119,10 +119,10 @@ class CentredSystems:
         known, roots = vars(self), np.sqrt(self.diagonal)
         if "basis" in known:
             return known["basis"]
-        left = self._left(1, ROUGH, deadline) if left is None or not len(left) else left
+        left = self._unrecovered(1, ROUGH, deadline) if left is None or not len(left) else left
         basis = self._equal_sums if np.linalg.norm(left * roots) <= NULL else None
         for count in PROBES if basis is None else ():
-            left = self._left(count, EXACT, deadline)
+            left = self._unrecovered(count, EXACT, deadline)
             lengths = np.linalg.svd(left * roots, compute_uv=False)
             rank = int(np.count_nonzero(lengths > NULL))
             if rank < count:
@@ -132,7 +132,7 @@ class CentredSystems:
             known["basis"] = basis
         return basis
 
-    def _left(self, count: int, accuracy: float, deadline: float) -> np.ndarray:
+    def _unrecovered(self, count: int, accuracy: float, deadline: float) -> np.ndarray:
         """Return random vectors without the solutions of their systems."""
         (V, enough), effort = self._probes(count, accuracy), Effort(deadline=deadline)
         return V - solve_together(self.product, self.product(V), self._inverse, enough, effort)

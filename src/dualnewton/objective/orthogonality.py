@@ -133,7 +133,7 @@ def independence(
         attempts = _grams(problem, distances)
     for rows, weights, G in attempts:
         last, error = (rows, weights), FLOAT64.gamma(rows.size + 8)  # each entry is a sum of products of three numbers
-        if (found := _scaled(G if kept is Ellipsis else _among(G, kept), error)) is not None:
+        if (found := _scaled(G if kept is Ellipsis else _rows_and_columns(G, kept), error)) is not None:
             return Independence(rows, kept, *found, float(weights.min()))
         # Relations between features are evaluated on all rows, which are not read again from files or from elsewhere.
         if one_sided or not whole:
@@ -141,7 +141,7 @@ def independence(
         spanning, close = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
         if spanning is None and close:  # the features depend on each other up to rounding
             return None
-        if spanning is not None and (found := _scaled(_among(G, spanning), error)) is not None:
+        if spanning is not None and (found := _scaled(_rows_and_columns(G, spanning), error)) is not None:
             return Independence(rows, spanning, *found, float(weights.min()))
     if last is None or not whole or problem.d > MOST_FACTORED:
         return None
@@ -149,7 +149,7 @@ def independence(
     return _factored(problem, last[0][::step], last[1][::step], kept)
 
 
-def _among(G: np.ndarray, features: np.ndarray) -> np.ndarray:
+def _rows_and_columns(G: np.ndarray, features: np.ndarray) -> np.ndarray:
     """Return the rows and columns of some features."""
     return G.take(features, axis=0).take(features, axis=1)
 

@@ -148,8 +148,8 @@ def test_working_sets_find_what_all_features_find(loss, storage, monkeypatch):
         least_set=8, multiply=1.0, sparse_pair=1.0, largest_walk=0
     )  # a matrix is so dear that the first sets are small
     sizes = []
-    chosen = model.chosen
-    monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
+    chosen = model.chosen_features
+    monkeypatch.setattr(model, "chosen_features", lambda *args: sizes.append(len(found := chosen(*args))) or found)
     result = dn.solve(problem, method="newton", tol=1e-12, tuning=small)
     assert result.converged
     assert "working sets" in result.plan.reason

@@ -40,7 +40,7 @@ from dualnewton.solvers.direct.active_set import (
 )
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
-from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, wanted
+from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, features_to_add
 from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
 
@@ -101,7 +101,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
                 break
         elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
+        more = features_to_add(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         if not persists:

@@ -35,10 +35,10 @@ def solve(problems: Sequence[Problem], block: Block, starts: Sequence[Start | No
     for own, start in zip(x, starts, strict=True):
         if start is not None:
             own[:d], own[d:] = start
-    (inverse, diagonal), halves = inverses(first, rows, ridge), 0.5 / ridge[:, :d]
+    (inverse, diagonal), halves = hessian_inverses(first, rows, ridge), 0.5 / ridge[:, :d]
     best, least, steps = x, np.full(len(problems), np.inf), 0
     while True:
-        losses, gradients = evaluated(problems, rows, x)
+        losses, gradients = evaluate_outputs(problems, rows, x)
         pull = ridge * x
         values, gradients = losses + 0.5 * np.add.reduce(pull * x, axis=1), gradients + pull
         if cold and steps == 0:  # a step is taken in any case
@@ -48,7 +48,7 @@ def solve(problems: Sequence[Problem], block: Block, starts: Sequence[Start | No
             moved, shares = np.square(way) @ diagonal, 2.0 * halves @ diagonal[:d]
             enough, corner = WELL_BELOW * limits.tol * ends, float(diagonal[d]) if free else 0.0
             if all(map(is_exact, moved.tolist(), shares.tolist(), repeat(corner), enough.tolist())):
-                return models(x, d, steps)
+                return found_models(x, d, steps)
             continue
         gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
         gaps = gaps + np.abs(gradients[:, d]) if free else gaps
@@ -57,12 +57,12 @@ def solve(problems: Sequence[Problem], block: Block, starts: Sequence[Start | No
         least = np.minimum(gaps, least)
         far = halved & ~((gaps <= WELL_BELOW * limits.tol * np.abs(values)) & (steps > 0))
         if not far.any() or steps >= limits.most or (steps and limits.is_late()):
-            return models(best, d, max(steps, 1))
+            return found_models(best, d, max(steps, 1))
         x = x - inverse(gradients)
         steps += 1
 
 
-def evaluated(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def evaluate_outputs(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the losses of each output at its model, a row of x, and their gradients.
 
     Some outputs are evaluated at a time, so that arrays with an entry per row stay in the cache.
@@ -93,7 +93,7 @@ def is_exact(moved: float, shares: float, corner: float, enough: float) -> bool:
     return 0.5 * ROUNDED**2 * moved * shares + ROUNDED * math.sqrt(moved * corner) <= enough
 
 
-def models(x: np.ndarray, d: int, steps: int) -> list[Found]:
+def found_models(x: np.ndarray, d: int, steps: int) -> list[Found]:
     """Return the model of each row of x, with an intercept if rows are longer than d."""
     return [Found(own[:d], float(own[d]) if own.size > d else 0.0, steps) for own in x]
 
@@ -118,7 +118,7 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     return Z
 
 
-def inverses(
+def hessian_inverses(
     problem: Problem, rows: np.ndarray, ridge: np.ndarray
 ) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor.

@@ -101,7 +101,7 @@ def column_rounds(
         here, losses = point.here, constant + point.value - penalty.value(v)
         violations = penalty.violations(v, here)
         largest = float(violations.max(initial=0.0))
-        if largest <= goal or expected_gap(v, here, penalty, losses) <= gap_goal:
+        if largest <= goal or relative_gap(v, here, penalty, losses) <= gap_goal:
             return 1
         if progress[4] >= IN_VAIN or sweeps[0] >= limit:
             return -1 if progress[4] >= IN_VAIN else 0
@@ -236,7 +236,7 @@ def _extrapolated(points: np.ndarray) -> np.ndarray:
     return np.asarray((x / x.sum()) @ points[1:])
 
 
-def expected_gap(v: np.ndarray, slopes: np.ndarray, penalty: Penalty, losses: float) -> float:
+def relative_gap(v: np.ndarray, slopes: np.ndarray, penalty: Penalty, losses: float) -> float:
     """Return the relative gap at a point by Fenchel and Young, not too small; the dual point is shortened without a ridge."""
     wants = np.maximum(np.where(penalty.upper > 0.0, -slopes, 0.0), np.where(penalty.lower < 0.0, slopes, 0.0))
     beyond, value = np.maximum(wants - penalty.threshold, 0.0), penalty.value(v)
@@ -284,7 +284,7 @@ class ColumnModel:
         self.rows: tuple[np.ndarray, ...] | None = None
         self.prepared = False
 
-    def stand(self, v: np.ndarray) -> None:
+    def move_to(self, v: np.ndarray) -> None:
         """Make v the current point."""
         self.v, way = np.array(v), v - self.origin
         self.moved, self.along_q = self.residuals + self.A.T @ way, np.array([float(self.q @ way)])

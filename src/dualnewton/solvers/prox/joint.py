@@ -36,7 +36,7 @@ from dualnewton.solvers.prox.curvature import RowWeights
 from dualnewton.solvers.prox.gaps import allowed_violation, value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, Sweep, minimise, sweep_of
 from dualnewton.solvers.prox.model import PATIENCE, ROUNDING
-from dualnewton.solvers.prox.working_set import Features, chosen, shared_features
+from dualnewton.solvers.prox.working_set import Features, chosen_features, shared_features
 
 WELL_BELOW, ENOUGH = 0.4, 0.1
 """Fraction of the wanted gap that a minimisation over a working set may leave, and fraction of the largest violation outside the
@@ -69,7 +69,7 @@ class Task:
         radius, free = math.sqrt(2.0 * state.gap), self.lengths > 0.0
         distance = np.where(free, slack / np.where(free, self.lengths, 1.0), np.inf)
         scores = np.where(distance <= radius, 1.0 / (1.0 + distance - distance.min()), 0.0)
-        return chosen(feature_norms(state.W) > 0.0, scores, self.sizes.least, self.sizes.most)
+        return chosen_features(feature_norms(state.W) > 0.0, scores, self.sizes.least, self.sizes.most)
 
     def goal(self, state: State, inside: np.ndarray) -> float:
         """Return the violation that a minimisation over these features may leave."""

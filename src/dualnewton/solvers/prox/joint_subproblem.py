@@ -23,7 +23,7 @@ from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
+from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable_goal
 
 SWEEPS, MOST_SWEEPS = 8, 300
 """Sweeps between two Newton steps, at least and at most; between them, as many as cost as much as a step."""
@@ -162,7 +162,7 @@ def minimise(
     crossovers: Crossovers = USUAL,  # tuned numbers of sweeps and Newton steps
 ) -> np.ndarray:
     """Return the minimiser V of the model, starting at W."""
-    goal = reachable(goal, H, feature_norms(slopes), feature_norms(W))
+    goal = reachable_goal(goal, H, feature_norms(slopes), feature_norms(W))
     point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline, crossovers)
     with suppress(OutOfTime):
         alternate(point, goal, rounds=ROUNDS, in_vain=MOST_IN_VAIN, shrinks=SHRINKS)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.direct.thresholds import falling
+from dualnewton.solvers.direct.thresholds import falling_multiples
 from dualnewton.solvers.protocol import Method, PrimalPoint
 from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.paths import Paths, PathsState
@@ -61,7 +61,7 @@ class LeastSquares(Method):
         w = self.penalty.nearest(start[0])
         paths.begin(w[None], None if w.any() else problem.slopes_at_zero[None])
         highest = float((np.abs(paths.gradient[0]) / self.penalty.threshold).max(initial=0.0))
-        strengths = (1.0,) if w.any() else falling(highest, ladder)
+        strengths = (1.0,) if w.any() else falling_multiples(highest, ladder)
         self.place = self._place(strengths, max(WELL_BELOW * tol, FINEST))
 
     def _place(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> Place:

@@ -24,7 +24,7 @@ from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
 from dualnewton.solvers.prox.gaps import allowed_violation, value_and_gap
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
-from dualnewton.solvers.prox.working_set import Features, chosen
+from dualnewton.solvers.prox.working_set import Features, chosen_features
 
 SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
@@ -87,7 +87,7 @@ class Task:
         curvature = self.bounds + self.penalty.ridge
         scores = np.square(violations) / np.where(curvature > 0.0, curvature, np.inf)
         support = self.penalty.nearest(np.zeros(w.size)) != w
-        return chosen(support, scores, self.sizes.least, self.sizes.most)
+        return chosen_features(support, scores, self.sizes.least, self.sizes.most)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct.active_set import Kinks, Matrix, Model
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
+from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable_goal
 
 SWEEPS = 8
 """Least number of coordinate descent sweeps between two Newton steps on the free features; more if a step costs more."""
@@ -200,7 +200,7 @@ def minimise(
     minimum is followed from w on: a threshold is added at which w is the minimum, and reduced step by step, so that few features
     move at a time.
     """
-    goal = reachable(goal, H, np.abs(slopes), np.abs(w))
+    goal = reachable_goal(goal, H, np.abs(slopes), np.abs(w))
     point, kinks = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers), penalty.kinks()
     begin = point.violation
     with suppress(OutOfTime):

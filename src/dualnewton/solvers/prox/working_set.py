@@ -250,7 +250,7 @@ class Growing(Features):
         return self.known.only(places)
 
 
-def chosen(support: np.ndarray, scores: np.ndarray, least: int, most: int) -> np.ndarray:
+def chosen_features(support: np.ndarray, scores: np.ndarray, least: int, most: int) -> np.ndarray:
     """Return the features of a step, in order: those in use and those with the highest scores, twice as many as are in use.
 
     Should so many be more than may take part, those with the highest scores do.
