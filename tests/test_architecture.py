@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports point one way, importing is light, files stay small."""
+"""Rules of the structure: imports point one way, importing is light, files stay small."""
 
 import ast
 import subprocess
@@ -11,8 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "dualnewton"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-# A module may import from floors below its own, and from its own floor.
-FLOORS = [
+# A module may import from layers below its own, and from its own layer.
+LAYERS = [
     {
         "errors",
         "row_arrays",
@@ -47,12 +47,12 @@ OUTER = {
 }
 
 
-def floor_of(name):
-    (level,) = [level for level, rooms in enumerate(FLOORS) if name in rooms]
+def layer_of(name):
+    (level,) = [level for level, packages in enumerate(LAYERS) if name in packages]
     return level
 
 
-def room_of(path):
+def package_of(path):
     first = path.relative_to(SOURCE).parts[0]
     return first.removesuffix(".py")
 
@@ -67,8 +67,8 @@ def nodes_of(source):
     return list(ast.walk(ast.parse(source)))
 
 
-def imported_rooms(source):
-    """The rooms of the package that a module imports, wherever in it the import stands."""
+def imported_packages(source):
+    """The packages of the library that a module imports, wherever in it the import stands."""
     for node in nodes_of(source):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dualnewton":
             parts = node.module.split(".")[1:]
@@ -77,15 +77,17 @@ def imported_rooms(source):
             yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("dualnewton."))
 
 
-def upward_imports(room, source):
-    return [other for other in imported_rooms(source) if floor_of(other) > floor_of(room)]
+def upward_imports(package, source):
+    return [other for other in imported_packages(source) if layer_of(other) > layer_of(package)]
 
 
 def test_imports_point_one_way():
     assert len(FILES) > 100
-    upward = {path.relative_to(SOURCE).as_posix(): set(upward_imports(room_of(path), text_of(path))) for path in FILES}
+    upward = {
+        path.relative_to(SOURCE).as_posix(): set(upward_imports(package_of(path), text_of(path))) for path in FILES
+    }
     allowed = {name: {"planning", "run"} if name in OUTER else set() for name in upward}
-    assert {name: rooms for name, rooms in upward.items() if not rooms <= allowed[name]} == {}
+    assert {name: packages for name, packages in upward.items() if not packages <= allowed[name]} == {}
 
 
 def test_an_import_that_points_up_would_be_seen():
@@ -138,7 +140,7 @@ def computations_with_x(source):
 
 
 def test_only_the_matrix_and_the_kernels_compute_with_x():
-    others = [path for path in FILES if room_of(path) not in MAY_TOUCH_X]
+    others = [path for path in FILES if package_of(path) not in MAY_TOUCH_X]
     assert len(others) > 100
     lines = {str(path): list(computations_with_x(text_of(path))) for path in others}
     assert {path: found for path, found in lines.items() if found} == {}

@@ -293,7 +293,7 @@ MIXINS: dict[tuple[type, ...], type] = {
 """The mixin for subclasses of all these classes, the first that applies; :class:`OnDask` for all others."""
 
 
-def _made(name: str) -> type:
+def _class_for_collections(name: str) -> type:
     """Return the estimator of this name for collections."""
     base = getattr(estimators, name)
     mixin = next((own for kinds, own in MIXINS.items() if all(issubclass(base, kind) for kind in kinds)), OnDask)
@@ -304,7 +304,7 @@ def _made(name: str) -> type:
 
 def __getattr__(name: str) -> Any:
     if name in AVAILABLE:
-        made = globals()[name] = _made(name)
+        made = globals()[name] = _class_for_collections(name)
         return made
     if name in estimators.MODULES:
         raise AttributeError(

@@ -12,7 +12,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 3))
 Y = RNG.standard_normal(6)
 SIGNS = np.array([0, 1, 0, 1, 0, 1])
-EMPTY = np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0])  # the first of three folds judges by nothing
+EMPTY = np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0])  # the first of three folds is scored on rows of weight zero
 SEARCHES = {
     "LassoCV": (dn.LassoCV(alphas=3, cv=KFold(3)), Y),
     "ElasticNetCV": (dn.ElasticNetCV(alphas=3, cv=KFold(3)), Y),

@@ -186,15 +186,15 @@ def test_the_certificate_is_that_of_the_problem(n_classes):
     n = len(y)
     if n_classes == 2:
         problem = dn.Problem(X, 2.0 * y - 1.0, dn.losses.Logistic(), lam=1.0 / (0.4 * n), fit_intercept=True)
-        judged = problem.certify(model.coef_[0], model.intercept_[0], model.dual_coef_)
+        certified = problem.certify(model.coef_[0], model.intercept_[0], model.dual_coef_)
     else:
         problem = dn.MultinomialProblem(X, y, lam=1.0 / (0.4 * n), fit_intercept=True)
-        judged = problem.certify(model.coef_, model.intercept_, model.dual_coef_)
-    assert judged.primal <= model.certificate_.primal * (
+        certified = problem.certify(model.coef_, model.intercept_, model.dual_coef_)
+    assert certified.primal <= model.certificate_.primal * (
         1.0 + 1e-14
     )  # centred over classes, it has become a little better
-    assert judged.primal == pytest.approx(model.certificate_.primal, rel=1e-6)
-    assert judged.dual >= model.certificate_.dual * (1.0 - 1e-14)
+    assert certified.primal == pytest.approx(model.certificate_.primal, rel=1e-6)
+    assert certified.dual >= model.certificate_.dual * (1.0 - 1e-14)
 
 
 def test_a_class_whose_examples_weigh_nothing_is_never_predicted():

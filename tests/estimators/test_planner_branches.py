@@ -56,7 +56,7 @@ def tune(monkeypatch, **changes):
 
 def prefer(monkeypatch, *methods):
     """Make the planner predict that the first of these methods which a problem has costs nothing."""
-    monkeypatch.setattr(plan, "predicted", lambda facts: {next(m for m in methods if m in facts.methods): 0.0})
+    monkeypatch.setattr(plan, "predicted_costs", lambda facts: {next(m for m in methods if m in facts.methods): 0.0})
     tune(monkeypatch, trial_share=0.0)  # and no other is tried before it
 
 
@@ -212,8 +212,8 @@ def test_predictions_are_finite_whatever_the_scale(scale):
     with np.errstate(over="ignore", under="ignore"):
         facts = Facts.of(problem)
         assert 1.0 <= facts.conditioning < math.inf
-        assert plan.predicted(facts).keys() == set(methods_for(problem))
-        assert not any(map(math.isnan, plan.predicted(facts).values()))
+        assert plan.predicted_costs(facts).keys() == set(methods_for(problem))
+        assert not any(map(math.isnan, plan.predicted_costs(facts).values()))
 
 
 def test_ridge_cv_fits_columns_of_very_different_size():
@@ -230,5 +230,5 @@ def test_ridge_cv_fits_columns_of_very_different_size():
 def test_a_regularizer_without_strong_convexity_is_never_left_for_sdna():
     X, y = table()
     problem = dn.Problem(X, 2.0 * y - 1.0, losses.Logistic(), regularizer=regularizers.L1())
-    assert not plan.offered(Facts.of(problem), primal=False)
-    assert [each.method for each in plan.offered(Facts.of(problem), primal=True)] == ["newton"]
+    assert not plan.offered_plans(Facts.of(problem), primal=False)
+    assert [each.method for each in plan.offered_plans(Facts.of(problem), primal=True)] == ["newton"]

@@ -95,9 +95,9 @@ def test_the_certificate_is_that_of_the_problem():
     X, y = data_for(0, n=600, d=200)
     model = dn.Ridge(3.0).fit(X, y)
     problem = dn.Problem(X, y, Squared(), lam=3.0 / 600, fit_intercept=True)
-    judged = problem.certify(model.coef_, model.intercept_, model.dual_coef_)
-    assert judged.primal == pytest.approx(model.certificate_.primal, rel=1e-12)
-    assert judged.relative_gap <= 1e-4
+    certified = problem.certify(model.coef_, model.intercept_, model.dual_coef_)
+    assert certified.primal == pytest.approx(model.certificate_.primal, rel=1e-12)
+    assert certified.relative_gap <= 1e-4
 
 
 def test_refusals_teach():

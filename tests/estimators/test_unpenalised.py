@@ -198,10 +198,10 @@ def test_well_conditioned_hessians_are_factorised_and_others_decomposed():
     np.testing.assert_allclose(inverse(H)(g)[0] @ H, g[0], rtol=1e-9)
     V, reciprocal, scale = unpenalised._decomposed(H, scaled=True)
     np.testing.assert_allclose(inverse(H)(g)[0], scale * (V @ (reciprocal * (V.T @ (scale * g[0])))), rtol=1e-9)
-    assert unpenalised._factored(H) is not None
+    assert unpenalised.unit_factor(H) is not None
     H[1], H[:, 1] = H[0], H[:, 0]  # two equal features
     H[1, 1] = H[0, 0]
-    assert unpenalised._factored(H) is None
+    assert unpenalised.unit_factor(H) is None
 
 
 # Many coefficients ------------------------------------------------------------------------------------------------------

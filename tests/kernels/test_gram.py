@@ -13,7 +13,7 @@ import pytest
 from dualnewton.kernels import gram, sets
 from dualnewton.kernels._jit import kernel_function
 from dualnewton.kernels.gradients import NONE
-from dualnewton.kernels.gram import room_for_rows
+from dualnewton.kernels.gram import buffer_for_rows
 from dualnewton.kernels.newton import padded
 from dualnewton.kernels.rows import Rows
 
@@ -66,7 +66,7 @@ def draw(sizes, d, dtype=np.float64, seed=0):
     return A, rng.integers(0, len(A), size=starts[-1]), starts
 
 
-def produce(A, indices, starts, cuts=(), horizon=0, limit=0.0, make_rows=room_for_rows):
+def produce(A, indices, starts, cuts=(), horizon=0, limit=0.0, make_rows=buffer_for_rows):
     """Produce all sets, cut into ranges; what the kernel must leave alone stays NaN."""
     number, size = len(starts) - 1, int(np.diff(starts).max())
     rows, width = make_rows(number, size, A.shape[1], A.dtype), padded(size)
@@ -195,9 +195,9 @@ def test_a_memory_mapped_matrix_is_read_where_it_lies(tmp_path):
     assert_is_gram(A, indices, starts, *produce(mapped, indices, starts))
 
 
-def test_room_for_rows_is_laid_out_for_the_cache():
+def test_buffer_for_rows_is_laid_out_for_the_cache():
     for d, dtype in itertools.product((1, 8, 50, 500, 512, 4096), (np.float64, np.float32)):
-        rows = room_for_rows(3, 5, d, dtype)
+        rows = buffer_for_rows(3, 5, d, dtype)
         assert rows.shape[:2] == (3, 5)
         assert rows.dtype == dtype
         assert d <= rows.shape[2] < d + 128 // rows.itemsize
@@ -213,7 +213,7 @@ def test_thin_products_agree_with_numpy(d, K, dtype):
     """To the rounding of float64, whatever the rows: α and w must stay true to each other."""
     rng = np.random.default_rng([d, K])
     size = 64
-    rows = room_for_rows(1, size, d, dtype)[0]
+    rows = buffer_for_rows(1, size, d, dtype)[0]
     rows[:, :d] = rng.standard_normal((size, d))
     W, H = rng.standard_normal((K, d)), rng.standard_normal((size, K))
     for t in (1, 2, 3, 4, 5, 8, 13, 64):

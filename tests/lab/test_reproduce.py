@@ -10,7 +10,7 @@ import pytest
 from dualnewton.io import DataError
 from dualnewton.lab import claims, figure1, figure2, figure3, sets
 from dualnewton.lab import reproduce as whole
-from dualnewton.lab.figures import ORDERS, of, runs_of
+from dualnewton.lab.figures import ORDERS, runs_of, runs_of_method
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.sets import SYNTHETIC, posed
 from dualnewton.lab.watched import NICE, Watched
@@ -44,13 +44,13 @@ def runs(synthetic):
 
 
 def test_sdna_needs_fewer_epochs_with_larger_sets_and_sdca_more(synthetic, runs):
-    assert claims.fewer_epochs(synthetic, of("sdna", runs), 1e-5).holds
-    assert claims.more_epochs(synthetic, of("sdca", runs), 1e-5).holds
+    assert claims.fewer_epochs(synthetic, runs_of_method("sdna", runs), 1e-5).holds
+    assert claims.more_epochs(synthetic, runs_of_method("sdca", runs), 1e-5).holds
 
 
 def test_the_claims_turned_round_do_not_hold(synthetic, runs):
-    assert not claims.fewer_epochs(synthetic, of("sdca", runs), 1e-5).holds
-    assert not claims.more_epochs(synthetic, of("sdna", runs), 1e-5).holds
+    assert not claims.fewer_epochs(synthetic, runs_of_method("sdca", runs), 1e-5).holds
+    assert not claims.more_epochs(synthetic, runs_of_method("sdna", runs), 1e-5).holds
 
 
 def test_the_methods_coincide_for_single_examples(synthetic):

@@ -319,7 +319,7 @@ def test_sums_of_two_parts_have_no_cache_line_in_common():
     in one."""
     room = []
     for numbers in (1, D, 100, 500):
-        sums = compiled._take(room, 3, compiled._apart(numbers))
+        sums = compiled._take(room, 3, compiled._whole_lines(numbers))
         assert sums.shape[1] >= numbers
         places = [each.ctypes.data for each in sums]
         assert all(place % (8 * compiled.LINES) == 0 for place in places)

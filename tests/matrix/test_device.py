@@ -68,7 +68,7 @@ def test_a_fit_on_a_device_is_that_in_memory(loss, penalty, method, full):
     assert found.converged, found
     assert type(there.y) is type(found.alpha) is FakeArray
     assert type(found.w) is np.ndarray
-    # The judge in memory confirms the certificate.
+    # The verifier in memory confirms the certificate.
     assert here.certify(found.w, found.intercept, found.alpha.get()).relative_gap <= 2.0 * TOL
     again = dn.solve(there, method=method, tol=TOL, random_state=0)
     assert np.array_equal(found.w, again.w)

@@ -73,7 +73,7 @@ def test_its_separable_part_is_strongly_convex_as_lemma_3_says(loss):
 @EVERY_KIND
 @EVERY_LOSS
 def test_one_step_of_proximal_method_1_with_all_coordinates_closes_the_gap(loss, kind):
-    """For g = ½‖w‖² the smooth part is its own quadratic bound, so the step minimises F, and the judge must agree."""
+    """For g = ½‖w‖² the smooth part is its own quadratic bound, so the step minimises F, which the dual value must show."""
     problem = make_problem(loss, lam=0.05, **kind)
     alpha = prox_method1(dual_of(problem), samplings.Nice(problem.n, problem.n), np.zeros(problem.n), 1, 0)[-1]
     assert problem.certify(problem.w_of(alpha), alpha=alpha).relative_gap < 1e-12

@@ -1,4 +1,4 @@
-"""The judge of softmax regression: the same theorems as for two classes, for K of them."""
+"""The verifier of softmax regression: the same theorems as for two classes, for K of them."""
 
 import mpmath
 import numpy as np
@@ -282,7 +282,7 @@ def test_rare_classes_and_features_far_from_zero_are_no_trouble_for_the_intercep
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e8])
 def test_a_class_without_examples_is_a_class_less_where_there_is_an_intercept(scale):
-    """Its intercept would be −∞; the judge puts it where its probability underflows, which is as good."""
+    """Its intercept would be −∞; the certificate puts it where its probability underflows, which is as good."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 3)), np.array([0, 2, 3])[np.arange(20) % 3]
     some = MultinomialProblem(X, y, lam=0.1, n_classes=6, fit_intercept=True)

@@ -1,4 +1,4 @@
-"""The judge of softmax regression with other penalties than ½‖W‖²: kinks, bounds, and g* that is finite on a bounded set."""
+"""The verifier of softmax regression with other penalties than ½‖W‖²: kinks, bounds, and g* that is finite on a bounded set."""
 
 from dataclasses import dataclass
 

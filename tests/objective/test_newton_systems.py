@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from dualnewton.matrix import as_data
 from dualnewton.matrix.chunked import ChunkedData
-from dualnewton.objective import newton_systems
-from dualnewton.objective.newton_systems import CentredSystems, Effort, conjugate_gradients
+from dualnewton.objective.conjugate_gradients import MOST_PRODUCTS, Effort, solve_together
+from dualnewton.objective.newton_systems import CentredSystems
 from fake_device import on_device
 
 STORAGES = {
@@ -93,15 +93,15 @@ def test_limits_end_the_products():
     data = as_data(rows("plain"))
     systems, right = CentredSystems.of(data, None, intercept=False), np.ones((1, 8))
     for effort, most in ((Effort(3), 3), (Effort(deadline=time.perf_counter()), 0), (Effort(fraction=0.5), 3)):
-        conjugate_gradients(systems.product, right, np.ones(8), np.zeros((1, 8)), effort)
+        solve_together(systems.product, right, np.ones(8), np.zeros((1, 8)), effort)
         assert effort.made <= most
 
 
 def test_a_singular_direction_ends_a_system():
     """What rounding leaves of a right-hand side outside the range of H would be divided by rounding errors."""
     H = np.diag([2.0, 1.0, 0.0])
-    x = conjugate_gradients(lambda V: V @ H, np.ones((1, 3)), np.ones(3), np.full((1, 3), 1e-14), Effort())
-    assert np.abs(x).max() < newton_systems.MOST_PRODUCTS
+    x = solve_together(lambda V: V @ H, np.ones((1, 3)), np.ones(3), np.full((1, 3), 1e-14), Effort())
+    assert np.abs(x).max() < MOST_PRODUCTS
 
 
 @pytest.mark.parametrize("kind", ["scales", "counts"])
@@ -131,7 +131,7 @@ def test_solved_systems_take_no_part_in_further_passes():
         return V @ H
 
     right = np.array([np.eye(8)[0], np.ones(8)])  # the first is an eigenvector: one product
-    x = conjugate_gradients(product, right, np.ones(8), np.full((2, 8), 1e-12), Effort())
+    x = solve_together(product, right, np.ones(8), np.full((2, 8), 1e-12), Effort())
     np.testing.assert_allclose(x, right / np.diag(H), atol=1e-10)
     assert sizes[0] == 2
     assert set(sizes[1:]) == {1}

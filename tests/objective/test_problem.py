@@ -1,4 +1,4 @@
-"""The judge: weak duality always, strong duality at the optimum, and the same answer for the same question."""
+"""The verifier: weak duality always, strong duality at the optimum, and equal certificates for equal points."""
 
 import numpy as np
 import pytest

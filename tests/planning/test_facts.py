@@ -13,7 +13,7 @@ from dualnewton import losses, regularizers
 from dualnewton.matrix.protocol import Profile
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.planner import predicted
+from dualnewton.planning.planner import predicted_costs
 from tuned import GENERAL, tuned
 
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
@@ -70,7 +70,7 @@ def test_a_weak_threshold_leaves_all_features_in_use_and_a_strong_one_few():
     weak, strong = (facts_of(X, regularizer=regularizers.ElasticNet(l1)) for l1 in (1e-3, 1e3))
     assert weak.used_features == 100.0
     assert strong.used_features == weak.tuning.used_share * 100
-    assert predicted(weak)["newton"] >= predicted(strong)["newton"]
+    assert predicted_costs(weak)["newton"] >= predicted_costs(strong)["newton"]
     assert facts_of(X, regularizer=regularizers.NonNegative()).used_features == strong.used_features
 
 
@@ -86,7 +86,7 @@ def test_predictions_are_numbers_whatever_the_scale(penalty, lam, scale):
         one = Facts.of(dn.Problem(X, np.where(y > 0, 1.0, -1.0), losses.Logistic(), lam=lam, regularizer=penalty))
         several = Facts.of(dn.MultinomialProblem(X, y, lam=lam, n_classes=3, regularizer=penalty))
         for facts in (one, several):
-            assert not any(map(np.isnan, predicted(facts).values()))
+            assert not any(map(np.isnan, predicted_costs(facts).values()))
 
 
 PACKAGE = str(Path(dn.__file__).parent)

@@ -15,7 +15,7 @@ from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import general_plan, kinked_plans, predicted
+from dualnewton.planning.planner import general_plan, kinked_plans, predicted_costs
 from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal.model import Model
@@ -200,7 +200,7 @@ def test_a_penalty_that_no_method_takes_on_data_in_pieces_is_refused_by_name():
 def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
     smooth, kinked = Facts.of(tall()), Facts.of(tall(regularizer=regularizers.ElasticNet(0.1)))
     assert kinked.conditioning == smooth.conditioning
-    assert predicted(kinked)["sdna"] > predicted(smooth)["sdna"]
+    assert predicted_costs(kinked)["sdna"] > predicted_costs(smooth)["sdna"]
     slow = course(kinked.problem, "sdna")
     for epoch in range(6):
         slow.note(float(epoch), 0.1 * 0.98**epoch, 5.0 * 0.98**epoch)
@@ -289,7 +289,7 @@ def test_two_steps_of_rounds_show_their_speed():
 def test_sdna_is_tried_on_dense_data_with_about_as_many_rows_as_features():
     """The products of the rows give the dual a curvature that the predicted epochs, from the penalty alone, leave out."""
     square = tall(n=1000, d=900, lam_n=0.01)
-    assert predicted(Facts.of(square))["sdna"] > 100.0 * predicted(Facts.of(square))["newton"]
+    assert predicted_costs(Facts.of(square))["sdna"] > 100.0 * predicted_costs(Facts.of(square))["newton"]
     by_rounds = replace(DEFAULT, fewest_products=1 << 30)
     assert "trial of SDNA" in dn.plan(square, tuning=by_rounds).reason
     assert "trial of SDNA" not in dn.plan(square, tuning=replace(by_rounds, trial_rows=1.0)).reason
@@ -382,12 +382,12 @@ def test_outputs_that_share_a_hessian_are_planned_by_newton_where_one_takes_dual
     X = np.random.default_rng(0).standard_normal((1000, 2500)).astype(np.float32)
     problem = dn.Problem(X, X[:, 0], losses.Squared(), lam=1.0 / 1000, fit_intercept=True)
     one, three = Facts.of(problem), Facts.of(problem, models=3)
-    assert predicted(three)["sdna"] > 2.8 * predicted(one)["sdna"]
-    assert predicted(three)["newton"] < 1.1 * predicted(one)["newton"]
+    assert predicted_costs(three)["sdna"] > 2.8 * predicted_costs(one)["sdna"]
+    assert predicted_costs(three)["newton"] < 1.1 * predicted_costs(one)["newton"]
     assert dn.plan(problem).method == "sdna"
     assert dn.plan(problem, models=3).method == "newton"
     weighted = replace(problem, sample_weight=np.linspace(0.5, 1.5, 1000))
-    assert predicted(Facts.of(weighted, models=3)) == predicted(Facts.of(weighted))
+    assert predicted_costs(Facts.of(weighted, models=3)) == predicted_costs(Facts.of(weighted))
 
 
 def test_a_hessian_in_single_precision_is_predicted_at_half_the_cost():

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 
 import dualnewton as dn
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.planner import predicted
+from dualnewton.planning.planner import predicted_costs
 from dualnewton.planning.rates import Rates
 from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -63,7 +63,7 @@ def seconds_of(cell):
 
 def cheapest(facts, tuning):
     """The method of the loop that is predicted to cost least."""
-    costs = predicted(replace(facts, costs=replace(facts.costs, tuning=tuning)))
+    costs = predicted_costs(replace(facts, costs=replace(facts.costs, tuning=tuning)))
     return min(costs, key=costs.get)
 
 
@@ -138,7 +138,7 @@ def test_softmax_is_given_to_the_faster_method_whatever_the_scale_of_the_feature
 def test_predicted_passes_of_softmax_grow_with_the_spread_of_scales_and_the_conditioning():
     def cost(spread, strength):
         X, y = calibrate._classes(calibrate.dense(600, 20, spread), 3)
-        return predicted(Facts.of(dn.MultinomialProblem(X, y, lam=strength / 600)))["ihs"]
+        return predicted_costs(Facts.of(dn.MultinomialProblem(X, y, lam=strength / 600)))["ihs"]
 
     assert all(a < b for a, b in pairwise(cost(spread, 1.0) for spread in (0.0, 2.0, 4.0)))
     assert all(a < b for a, b in pairwise(cost(2.0, strength) for strength in (1.0, 0.01, 1e-4)))

@@ -8,7 +8,7 @@ from dualnewton import losses
 from dualnewton.matrix.protocol import Profile
 from dualnewton.planning.costs import Costs, on_threads
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.planner import predicted
+from dualnewton.planning.planner import predicted_costs
 from dualnewton.planning.tuning import DEFAULT
 
 THREADS = (1, 2, 4, 8, 16)
@@ -46,7 +46,7 @@ def costs(data, threads):
     """The predicted costs of a logistic problem with data of this size."""
     size, conditioning, _ = RECORD[data]
     problem = dn.Problem(np.eye(2), np.array([1.0, -1.0]), losses.Logistic(), lam=1.0)
-    return predicted(Facts(problem, Costs.of(size, on_threads(DEFAULT, size, threads)), conditioning))
+    return predicted_costs(Facts(problem, Costs.of(size, on_threads(DEFAULT, size, threads)), conditioning))
 
 
 def test_threads_that_take_models_are_counted():
@@ -55,7 +55,7 @@ def test_threads_that_take_models_are_counted():
     problem = dn.Problem(np.eye(2), np.array([1.0, -1.0]), losses.Logistic(), lam=1.0)
     chosen = {}
     for models in (1, 10):
-        found = predicted(Facts(problem, Costs.of(size, on_threads(DEFAULT, size, 16, models)), 1.25))
+        found = predicted_costs(Facts(problem, Costs.of(size, on_threads(DEFAULT, size, 16, models)), 1.25))
         chosen[models] = min(found, key=found.get)
     assert chosen == {1: "ihs", 10: "sdna"}
 

@@ -10,7 +10,7 @@ from dualnewton import losses, regularizers
 from dualnewton.matrix.protocol import Profile
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT
-from dualnewton.planning.working_sets import affordable, sums_at_once, takes_all
+from dualnewton.planning.working_sets import affordable_features, sums_at_once, takes_all
 from dualnewton.solvers.direct import thresholds
 
 RNG = np.random.default_rng(5)
@@ -113,6 +113,6 @@ def test_steps_on_sparse_rows_are_over_all_features_of_which_the_matrix_is_cheap
     """As for w8a: 20000 rows of 12 entries; the matrix of all 300 features costs more than a pass, and less than that of some."""
     sparse = Costs.of(Profile(20_000, 300, 240_000, 72.0 * 20_000, True, 8), DEFAULT)
     dense = Costs.of(Profile(20_000, 300, 6_000_000, 0.5 * 300**2 * 20_000, False, 8), DEFAULT)
-    assert affordable(sparse) < 300
+    assert affordable_features(sparse) < 300
     assert takes_all(sparse, once=False)
     assert not takes_all(dense, once=False)

@@ -15,7 +15,7 @@ from dualnewton.objective import unpenalised
 from dualnewton.run import loop
 from dualnewton.run.snapshot import decode, encode
 from dualnewton.solvers.protocol import Method, OuterMethod, SharedPasses
-from test_architecture import FILES, nodes_of, room_of, text_of
+from test_architecture import FILES, nodes_of, package_of, text_of
 
 MOST_CHANGING = 12
 """Attributes of an object that may change between steps."""
@@ -161,7 +161,7 @@ def assigned_later(kind):
 
 def test_no_class_assigns_many_attributes_after_its_construction():
     """As above, for classes that no case here drives through all of its ways."""
-    paths = [path for path in FILES if room_of(path) in ("solvers", "run", "planning")]
+    paths = [path for path in FILES if package_of(path) in ("solvers", "run", "planning")]
     kinds = [node for path in paths for node in nodes_of(text_of(path)) if isinstance(node, ast.ClassDef)]
     assert len(kinds) > 100
     found = {kind.name: set(assigned_later(kind)) for kind in kinds}

@@ -23,8 +23,8 @@ from dualnewton.solvers.prox import curvature as row_curvature
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox import working_set
 from dualnewton.solvers.prox.subproblem import Penalty
-from judged import assert_certificate_is_true
 from tuned import GENERAL, tuned
+from verified import assert_certificate_is_true
 
 
 class Clock:

@@ -190,13 +190,13 @@ def test_every_way_to_the_eigenvalue(shape, storage, small, monkeypatch):
         assert theory.is_eso(dense @ dense.T, sampling, v)
 
 
-# The judge and the refusals ------------------------------------------------------------------------------------------
+# is_eso, and what is refused -------------------------------------------------------------------------------------
 
 
 def test_the_judge_of_vectors():
     M, sampling = np.diag([1.0, 1e-12, 0.0]), samplings.Nice(3, 2)
     assert theory.is_eso(M, sampling, [1.0, 1e-12, 0.0])
-    assert not theory.is_eso(M, sampling, [1.0, 0.9e-12, 0.0])  # each coordinate is judged on its own scale
+    assert not theory.is_eso(M, sampling, [1.0, 0.9e-12, 0.0])  # each coordinate is tested on its own scale
     assert not theory.is_eso(M, sampling, [0.0, 1e-12, 0.0])
     assert not theory.is_eso(M, sampling, [1.0, 1e-12, -1.0])
     assert theory.is_eso(1e-200 * M, sampling, [1e-200, 1e-212, 1.0])

@@ -163,8 +163,8 @@ def _wrapped(text: str, indent: int) -> str:
     width = terminal_width()
     if width is None or indent + len(text) <= width:
         return text
-    room = max(width - indent, 20)
-    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    columns = max(width - indent, 20)
+    lines = textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
     return f"\n{' ' * indent}".join(lines)
 
 

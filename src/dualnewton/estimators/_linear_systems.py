@@ -15,17 +15,18 @@ from dualnewton._cached import cached_property
 from dualnewton.estimators._validation import Examples
 from dualnewton.losses.rounding import DOUBLE
 from dualnewton.matrix import linear
+from dualnewton.objective.conjugate_gradients import Effort
 from dualnewton.objective.moments import Moments, origin_of
-from dualnewton.objective.newton_systems import CentredSystems, Effort
-from dualnewton.objective.unpenalised import CLOSE, ORTHOGONAL, Unpenalised
+from dualnewton.objective.newton_systems import CentredSystems
+from dualnewton.objective.unpenalised import CLOSE, ORTHOGONAL, Unpenalised, unit_factor
 from dualnewton.row_arrays import column_sums, on_host, some_columns
 
 CENTRED = 1e-6
 """Sum of squares of a centred feature, as a fraction of that of the feature, below which normal equations lose its digits."""
 
-WELL, ACCURATE = 1e-9, 1e-8
-"""Smallest reciprocal condition number, in the 1-norm, of normal equations with unit diagonal, and of X without its scaling: a
-decomposition of their factor computes the singular values up to a multiple of the unit roundoff times the largest."""
+ACCURATE = 1e-8
+"""Smallest reciprocal condition number of X: a decomposition of the factor of its normal equations computes the singular values
+up to a multiple of the unit roundoff times the largest."""
 
 PLAIN = 1e-6
 """Ratio of the smallest to the largest eigenvalue of a matrix from which on their roots are accurate singular values."""
@@ -67,7 +68,7 @@ class NormalEquations(Solved):
     """Σ c_i (x_i − m)(x_i − m)ᵀw = Σ c_i (x_i − m)(y_i − ȳ), for many more rows than features: one pass sums both sides.
 
     Rounding errors in w are those of the decomposition of X, times its condition number. A second solve with the residuals as
-    right-hand side removes them; this needs a moderate condition number (``WELL``). The scales of the features do not count: the
+    right-hand side removes them; this needs a moderate condition number. The scales of the features do not count: the
     matrix is factorised with a unit diagonal.
 
     Features that are linear combinations of others, X = X_S (I C) up to their order, are left out of the equations. Of all w with
@@ -182,16 +183,13 @@ class Factor(NamedTuple):
     @classmethod
     def of(cls, H: np.ndarray, kept: np.ndarray) -> Factor | None:
         """Factorise H; return None if H_S is nearly singular."""
-        from scipy.linalg.lapack import dpocon, dpotrf
+        from scipy.linalg.lapack import dpotrf
 
         others = np.setdiff1d(np.arange(len(H)), kept, assume_unique=True)
         own = H[np.ix_(kept, kept)] if others.size else H
-        scale = 1.0 / np.sqrt(own.diagonal())
-        scaled = own * np.outer(scale, scale)
-        L, failed = dpotrf(scaled, lower=True, clean=True)
-        if failed or not dpocon(L, float(np.abs(scaled).sum(axis=0).max(initial=0.0)), uplo="L")[0] > WELL:
+        if (factor := unit_factor(own)) is None:
             return None
-        made = cls(L, scale, kept, others, np.zeros((len(kept), 0)), np.zeros((0, 0)))
+        made = cls(*factor, kept, others, np.zeros((len(kept), 0)), np.zeros((0, 0)))
         if not others.size:
             return made
         C = made._independent(H[np.ix_(kept, others)])

@@ -13,7 +13,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import Examples, Part, parts_of
-from dualnewton.interop.sklearn_objectives import chosen, refuse, translates
+from dualnewton.interop.sklearn_objectives import chosen_value, refuse, translates
 from dualnewton.interop.specification import RELATIVE, Specification, mixture, specified
 
 
@@ -58,7 +58,7 @@ def generalised_linear(model: Any, n: int, power: float | None = None) -> Specif
     loss, parameters = deviance(model.power, model.link) if power is None else deviance(power)
     return specified(
         loss,
-        float(chosen(model, "alpha")),
+        float(chosen_value(model, "alpha")),
         fit_intercept=model.fit_intercept,
         parameters=parameters,
         weights=RELATIVE,
@@ -68,7 +68,7 @@ def generalised_linear(model: Any, n: int, power: float | None = None) -> Specif
 
 def _penalty(model: Any) -> dict[str, Any]:
     """Return the fields of the penalty: a mixture, or the ridge penalty with bounds."""
-    ratio = float(chosen(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 0.0
+    ratio = float(chosen_value(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 0.0
     bounds, positive = getattr(model, "bounds", None), getattr(model, "positive", False)
     if bounds is None:
         return mixture(ratio, positive=positive)
@@ -122,8 +122,8 @@ def _glum(model: Any, data: Examples) -> Iterator[Part]:
         )
     loss, parameters = deviance(float(power), link)
     lower, upper = model.lower_bounds, model.upper_bounds
-    ratio = float(np.ravel(chosen(model, "l1_ratio"))[0])
-    alpha = chosen(model, "alpha")
+    ratio = float(np.ravel(chosen_value(model, "l1_ratio"))[0])
+    alpha = chosen_value(model, "alpha")
     if lower is None and upper is None:
         words = mixture(ratio)
     elif ratio == 0.0:

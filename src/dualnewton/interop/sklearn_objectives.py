@@ -42,7 +42,7 @@ NAMED = {"l1": 1.0, "l2": 0.0}
 
 def ridge(model: Any, n: int, **more: Any) -> Specification:
     """Σ c_i (z_i − y_i)² + alpha ‖w‖² for each output, b free, w ≥ 0 if ``positive``; P is this divided by 2n."""
-    alpha = chosen(model, "alpha")
+    alpha = chosen_value(model, "alpha")
     each = alpha if isinstance(alpha, float) else np.ravel(np.asarray(alpha, dtype=np.float64))
     words = mixture(0.0, positive=getattr(model, "positive", False))
     return specified("squared", each / n, fit_intercept=model.fit_intercept, **words, **more)
@@ -71,9 +71,9 @@ def elastic_net(model: Any, n: int) -> Specification:  # noqa: ARG001
 
     Only ratios of weights matter: the objective is divided by their sum, and P by n. LassoCV has no r, which is 1.
     """
-    ratio = chosen(model, "l1_ratio") if hasattr(model, "l1_ratio") else 1.0
+    ratio = chosen_value(model, "l1_ratio") if hasattr(model, "l1_ratio") else 1.0
     words = mixture(float(ratio), positive=model.positive)
-    alpha = _first(chosen(model, "alpha"))
+    alpha = _first(chosen_value(model, "alpha"))
     return specified("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
 
 
@@ -82,8 +82,8 @@ def multi_task(model: Any, n: int) -> Specification:  # noqa: ARG001
 
     Only ratios of weights matter. For the Lasso r is 1.
     """
-    ratio = float(chosen(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 1.0
-    words, alpha = mixture(ratio, joint=True), _first(chosen(model, "alpha"))
+    ratio = float(chosen_value(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 1.0
+    words, alpha = mixture(ratio, joint=True), _first(chosen_value(model, "alpha"))
     return specified("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
 
 
@@ -110,8 +110,8 @@ def logistic_regression(model: Any, n: int) -> Specification:
     With K > 2 classes the loss is log Σ_k exp(z_ik) − z_{i,y_i}, and the penalty is summed over the w_k. ``penalty`` defines r if
     it is given (as up to 1.7); there is no penalty if it is None or C is infinite.
     """
-    C, penalty = _first(chosen(model, "C")), getattr(model, "penalty", "deprecated")
-    ratio = NAMED.get(str(penalty), float(np.ravel(chosen(model, "l1_ratio"))[0] or 0.0))
+    C, penalty = _first(chosen_value(model, "C")), getattr(model, "penalty", "deprecated")
+    ratio = NAMED.get(str(penalty), float(np.ravel(chosen_value(model, "l1_ratio"))[0] or 0.0))
     lam = 0.0 if penalty is None or math.isinf(C) else 1.0 / (C * n)
     return specified(
         "logistic",
@@ -142,7 +142,7 @@ def _svm(model: Any, n: int, loss: str, **words: Any) -> Specification:
     return specified(loss, 1.0 / (power * model.C * n), fit_intercept=model.fit_intercept, **words)
 
 
-def chosen(model: Any, name: str) -> Any:
+def chosen_value(model: Any, name: str) -> Any:
     """Return the value that cross-validation chose, in ``name_``, or else the parameter itself."""
     return getattr(model, f"{name}_" if hasattr(model, f"{name}_") else name)
 
@@ -210,7 +210,7 @@ def _translated(model: Any, data: Examples, specification: Specification) -> Ite
     """Return the parts of a model by its own objective, which must have a penalty."""
     for name in ("alpha", "C"):
         given: Iterable[Any] = (
-            np.ravel(chosen(model, name)) if hasattr(model, name) or hasattr(model, f"{name}_") else []
+            np.ravel(chosen_value(model, name)) if hasattr(model, name) or hasattr(model, f"{name}_") else []
         )
         none = [float(each) for each in given if each in (0.0, np.inf)]
         if none and not specification.free_scale:

@@ -156,7 +156,7 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     """
     if name in FILES:
         return _from_file(FILES[name], *fetch(name, progress))
-    if (mine := _own(name)) is not None:
+    if (mine := _own_file(name)) is not None:
         return replace(read(mine), name=name)
     made = generated.generated(name)
     if made is None:
@@ -201,7 +201,7 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
 
 def is_known(name: str) -> bool:
     """Return True if ``load`` accepts the name; the file of the set may still have to be downloaded."""
-    return name in FILES or _own(name) is not None or generated.is_known(name)
+    return name in FILES or _own_file(name) is not None or generated.is_known(name)
 
 
 def _adapted(data: Dataset, wanted: ReadOptions) -> Dataset:
@@ -314,7 +314,7 @@ def _read(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
     return read(path, n_features=width)
 
 
-def _own(name: str) -> Path | None:
+def _own_file(name: str) -> Path | None:
     """Return the user's own file of that name, or None; a name with path separators has none."""
     return own_file(name) if name and not set(name) & set("/\\:\0") else None
 

@@ -1,1 +1,1 @@
-"""Code compiled by Numba: access to rows, block Newton steps, sweeps. Importing a module of this package loads Numba."""
+"""Code compiled by Numba: access to rows, block Newton steps, sweeps. Importing a module other than ``constants`` loads Numba."""

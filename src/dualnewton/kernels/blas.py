@@ -77,12 +77,12 @@ def _routine(arguments: str, *, fails: bool = False) -> Any:
         left = iter(args[1:])
         values = [_passed(builder, word, left) for word in words] + [_WHOLE(0)] * fails
         # Arrays and numbers are passed by address.
-        rooms = [each if each.type == _BYTES else cgutils.alloca_once_value(builder, each) for each in values]
-        kind = ir.FunctionType(ir.VoidType(), [_BYTES] * len(rooms))
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.bitcast(room, _BYTES) for room in rooms])
+        places = [each if each.type == _BYTES else cgutils.alloca_once_value(builder, each) for each in values]
+        kind = ir.FunctionType(ir.VoidType(), [_BYTES] * len(places))
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.bitcast(place, _BYTES) for place in places])
         if not fails:
             return context.get_dummy_value()
-        return builder.sext(builder.load(rooms[-1]), context.get_value_type(intp))
+        return builder.sext(builder.load(places[-1]), context.get_value_type(intp))
 
     return emitted((intp if fails else types.void)(intp, *kinds), codegen)
 

@@ -7,7 +7,7 @@ them. Each claims pieces of the index block in order, as long as buffer slots ar
 that ``leads``, the only one if there are no others, also does the second stage of the pieces in order, as soon as they are ready.
 They coordinate through an array of shared atomic ``counters``.
 
-    rounds(functions, stored, indices, starts, grams, limit, counters, leads, room, models, loss)
+    rounds(functions, stored, indices, starts, grams, limit, counters, leads, scratch, models, loss)
 
 ``functions`` read the rows, whose addresses are in ``stored``, so that one compilation of the rounds serves all storages
 (:mod:`dualnewton.kernels.sets`). ``grams`` (slots, sets, τ, τ) and, for dense data, gathered rows (slots, sets, τ, ≥ d) are the
@@ -29,7 +29,7 @@ from dualnewton.kernels.newton import START_RESIDUAL, VECTORS, padded
 from dualnewton.kernels.piece_blocks import copy_label, solve_any_block
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch arrays of the second stage, for sets of up to ``size`` examples."""
 
     margins: np.ndarray  # (size, K)
@@ -40,7 +40,7 @@ class Room(NamedTuple):
     y: np.ndarray  # (size,) its labels, or (size, m) numbers of a piecewise linear loss
 
     @classmethod
-    def of(cls, size: int, labels: np.ndarray) -> Room:
+    def of(cls, size: int, labels: np.ndarray) -> Scratch:
         """Allocate them for models with these labels."""
         K, width = len(labels), padded(size)
         return cls(
@@ -54,7 +54,7 @@ class Room(NamedTuple):
 
 
 @lean_call
-def _consume(functions, stored, indices, starts, first, last, slot, grams, room, models, loss):
+def _consume(functions, stored, indices, starts, first, last, slot, grams, scratch, models, loss):
     K = models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     # Read the fields once: inside the loops, Numba would count references for every example.
@@ -63,8 +63,15 @@ def _consume(functions, stored, indices, starts, first, last, slot, grams, room,
     residual, inactive_below, active, limits, gradient = (
         models.residual, models.inactive_below, models.active, models.limits, models.gradient,
     )  # fmt: skip
-    margins, h, G, B = room.margins, room.h, room.squares[0], room.squares[1]
-    work, y, u, alpha, beta, c = room.work, room.y, room.vectors[0], room.vectors[1], room.vectors[2], room.vectors[3]
+    margins, h, G, B = scratch.margins, scratch.h, scratch.squares[0], scratch.squares[1]
+    work, y, u, alpha, beta, c = (
+        scratch.work,
+        scratch.y,
+        scratch.vectors[0],
+        scratch.vectors[1],
+        scratch.vectors[2],
+        scratch.vectors[3],
+    )
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         S = indices[begin : begin + t]
@@ -101,8 +108,8 @@ per piece that says whether its first stage is done. READY = 8 (64 bytes) keeps 
 def _claim(counters, pieces, slots):
     """Claim and return the next piece if there is one and a buffer slot is free, else −1."""
     taken = atomic.load(counters, TAKEN)
-    room = least(pieces, atomic.load(counters, CONSUMED) + slots)
-    if taken < room and atomic.swap_if(counters, TAKEN, taken, taken + 1):
+    end = least(pieces, atomic.load(counters, CONSUMED) + slots)
+    if taken < end and atomic.swap_if(counters, TAKEN, taken, taken + 1):
         return taken
     return -1
 
@@ -119,14 +126,14 @@ def _make_ready(functions, stored, indices, starts, grams, limit, counters, piec
 
 
 @lean_call
-def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, room, models, loss):
+def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, scratch, models, loss):
     slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
     pieces, piece = -(-total // ahead), 0
     while piece < pieces if leads else atomic.load(counters, TAKEN) < pieces:
         if leads and atomic.load(counters, READY + piece) != 0:
             first, slot = piece * ahead, piece % slots
             last = least(total, first + ahead)
-            _consume(functions, stored, indices, starts, first, last, slot, grams[slot], room, models, loss)
+            _consume(functions, stored, indices, starts, first, last, slot, grams[slot], scratch, models, loss)
             piece += 1
             atomic.store(counters, CONSUMED, piece)
         elif leads and atomic.load(counters, FAILED) != 0:

@@ -127,7 +127,7 @@ def conjugates(kind: Any) -> Callable[..., float]:
         z, y, c = carray(z, (K - 1) * z_apart + m), carray(y, m * K), carray(c, m)
         for low in range(0, m, step):
             count = min(step, m - low)
-            own, room, values, weights = (
+            own, buffer, values, weights = (
                 np.empty((K, count)),
                 np.empty((K, count)),
                 np.empty(count),
@@ -136,7 +136,7 @@ def conjugates(kind: Any) -> Callable[..., float]:
             for k in range(K):
                 for i in range(count):
                     own[k, i] = -z[k * z_apart + low + i]
-            _conjugates(self, own, labels_of(self, y, low, count, K), values, room)
+            _conjugates(self, own, labels_of(self, y, low, count, K), values, buffer)
             for i in range(count):
                 total += weights[i] * values[i] if weights[i] > 0.0 else 0.0
         return total if total == total else np.inf  # NaN proves nothing

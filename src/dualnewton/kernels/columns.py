@@ -15,15 +15,9 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean_call, least, most
 from dualnewton.kernels._memory import address, borrowed, give_back
 from dualnewton.kernels.blas import blas_address, call_syrk, lapack_address
+from dualnewton.kernels.constants import IN_VAIN, INSIDE, LIFT, LITTLE, MEMORY, STEPS, SWEEPS
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.quadratic import LIFT as LITTLE
-from dualnewton.kernels.quadratic import newton_step, solve_factored, violation
-
-MEMORY, SWEEPS, INSIDE, LIFT = 5, 25, 0.2, 1e-10
-"""As in ``solvers/prox/column_descent.py``."""
-
-STEPS, IN_VAIN = 20, 16
-"""As in ``solvers/prox/column_descent.py``."""
+from dualnewton.kernels.quadratic import is_free, newton_step, shorten_step, solve_factored, step_ends, violation
 
 ROUNDING = 1e-13
 """Relative error that squares of norms of centred vectors may have, as a fraction of those before centring."""
@@ -264,25 +258,15 @@ def _cut_step(
     data, columns, starts, q, slopes, v, moved, ridge, threshold, lower, upper, along_q, free, step, decrease
 ):  # fmt: skip
     """Take a step as far as signs and bounds last, as ``_cut_step`` of ``quadratic.py`` does; return whether it was cut."""
-    m, t = step.size, 1.0
+    m = step.size
     ends, new = borrowed(m, 0.0), borrowed(m, 0.0)
-    for a in range(m):
-        j = free[a]
-        ends[a] = upper[j] if step[a] > 0.0 else lower[j]
-        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
-            ends[a] = most(ends[a], 0.0) if v[j] > 0.0 else least(ends[a], 0.0)
-        new[a] = least(v[j] + step[a], ends[a]) if step[a] > 0.0 else most(v[j] + step[a], ends[a])
-        if new[a] == ends[a] and step[a] != 0.0:
-            t = least(t, (ends[a] - v[j]) / step[a])
+    t = step_ends(v, threshold, lower, upper, free, step, ends, new)
     # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
     gain = t * (1.0 - 0.5 * t) * decrease if t < 1.0 else 0.0
     if not _go_if_lower(
         data, columns, starts, q, slopes, v, moved, ridge, threshold, along_q, free, m, new, gain
     ) and t < 1.0:  # fmt: skip
-        for a in range(m):
-            j = free[a]
-            reaches = step[a] != 0.0 and (ends[a] - v[j]) / step[a] <= t
-            new[a] = ends[a] if reaches else v[j] + t * step[a]
+        shorten_step(v, free, step, ends, t, new)
         _go_if_lower(data, columns, starts, q, slopes, v, moved, ridge, threshold, along_q, free, m, new, 0.0)
     give_back(ends)
     give_back(new)
@@ -314,7 +298,7 @@ def _newton_steps(
         left = 0
         for a in range(m):
             j = free[a]
-            if lower[j] < v[j] and v[j] < upper[j] and (v[j] != 0.0 or threshold[j] == 0.0):
+            if is_free(v[j], threshold[j], lower[j], upper[j]):
                 free[left], places[left] = j, places[a]
                 left += 1
         m = left
@@ -335,7 +319,7 @@ def _free(starts, v, moved, threshold, lower, upper, visited, count, free, found
     m, stored = 0, 0.0
     for place in range(count):
         j = visited[place]
-        if lower[j] < v[j] and v[j] < upper[j] and (v[j] != 0.0 or threshold[j] == 0.0):
+        if is_free(v[j], threshold[j], lower[j], upper[j]):
             free[m] = j
             m += 1
             stored += starts[j + 1] - starts[j] if starts.size > 0 else moved.size

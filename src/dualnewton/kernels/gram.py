@@ -52,7 +52,7 @@ TINY = 1e-20
 """Smallest value of max ‖a_i‖² for which a set is summed in float32, whose smallest normal number is 1e-38."""
 
 
-def room_for_rows(sets: int, size: int, d: int, dtype: Any = np.float64) -> np.ndarray:
+def buffer_for_rows(sets: int, size: int, d: int, dtype: Any = np.float64) -> np.ndarray:
     """Return zeros of shape (sets, size, width ≥ d) in the memory layout that is fastest for the kernels.
 
     Rows are aligned to cache lines and an odd number of lines apart: no load then straddles two lines, and the same column of
@@ -60,9 +60,9 @@ def room_for_rows(sets: int, size: int, d: int, dtype: Any = np.float64) -> np.n
     """
     line = _LINE // np.dtype(dtype).itemsize
     width = line * (-(-d // line) | 1)
-    room = np.zeros(sets * size * width + line, dtype=dtype)
-    skipped = -(room.ctypes.data // room.itemsize) % line
-    return room[skipped : skipped + sets * size * width].reshape(sets, size, width)
+    buffer = np.zeros(sets * size * width + line, dtype=dtype)
+    skipped = -(buffer.ctypes.data // buffer.itemsize) % line
+    return buffer[skipped : skipped + sets * size * width].reshape(sets, size, width)
 
 
 @lean_call
@@ -186,7 +186,7 @@ def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon
     symmetric A_S A_Sᵀ; nothing else is written. The result has the same bits for every division into ranges.
 
     A is in C order, float64 or float32, and may be read-only; ``rows_out`` has its type or a wider one, fastest in the layout
-    of :func:`room_for_rows`. Sets from ``last`` to ``horizon - 1`` may be prefetched: the number of sets if the same thread
+    of :func:`buffer_for_rows`. Sets from ``last`` to ``horizon - 1`` may be prefetched: the number of sets if the same thread
     processes them next, 0 if another thread does. Products of float32 rows are summed in float32 if t max‖a_i‖² ≤ ``limit``.
     """
     horizon = most(last, horizon)

@@ -18,6 +18,7 @@ import math
 from dualnewton.kernels._jit import lean_call, least, most
 from dualnewton.kernels._memory import address, borrowed, give_back
 from dualnewton.kernels.blas import factorise
+from dualnewton.kernels.constants import CANCELLED
 from dualnewton.kernels.models import Kernel, LazyKernel
 from dualnewton.kernels.quadratic import solve_factored
 
@@ -30,9 +31,6 @@ SWEEPS = 10
 RENT = 50
 """Divisor of the number of nonzero features that gives how many working sets cost as much as a Newton step over these features:
 this many are tried before a Newton step."""
-
-CANCELLED = 16.0 * 2.0**-52
-"""Allowance for the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)², for H a sum of products of centred rows."""
 
 LARGEST_FACTOR, HALVINGS = 1000, 8
 """Largest number of nonzero features for Newton steps, and number of fractions 1, ½, ¼, … of a step that are tried."""

@@ -23,11 +23,11 @@ def _add(more, total):
 
 @lean
 def _totals(counter, step, width, sums, out):
-    room, total = borrowed(step * width, 0.0), out.shape[1]
+    buffer, total = borrowed(step * width, 0.0), out.shape[1]
     low = step * next_number(counter)
     while low < total:
         size = least(step, total - low)
-        own = view(room, 0, size * width)
+        own = view(buffer, 0, size * width)
         for i in range(own.size):
             own[i] = 0.0
         for p in range(sums.shape[0]):
@@ -37,30 +37,30 @@ def _totals(counter, step, width, sums, out):
             for j in range(size):
                 row[j] = own[j * width + k]
         low = step * next_number(counter)
-    give_back(room)
+    give_back(buffer)
 
 
 @lean
 def _gram_totals(counter, step, sums, out):
     d = out.shape[0]
-    room = borrowed((step, d), 0.0)
+    buffer = borrowed((step, d), 0.0)
     low = step * next_number(counter)
     while low < d:
         high = least(low + step, d)
         for j in range(high - low):
             for k in range(d):
-                room[j, k] = 0.0
+                buffer[j, k] = 0.0
         for p in range(sums.shape[0]):
             for j in range(low, high):
-                _add(view(sums, (p * d + j) * d + j, d - j), view(room, (j - low) * d + j, d - j))
+                _add(view(sums, (p * d + j) * d + j, d - j), view(buffer, (j - low) * d + j, d - j))
         for j in range(low, high):
             for k in range(j, d):
-                out[j, k] = room[j - low, k]
+                out[j, k] = buffer[j - low, k]
         for k in range(low, d):
             for j in range(low, least(high, k)):
-                out[k, j] = room[j - low, k]
+                out[k, j] = buffer[j - low, k]
         low = step * next_number(counter)
-    give_back(room)
+    give_back(buffer)
 
 
 totals, gram_totals = TeamKernel(_totals), TeamKernel(_gram_totals)

@@ -2,7 +2,7 @@
 
     evaluate(*rows, parts, counter, ends, step, W, b, calls, blas, Z, kept, values, slopes, R, shape, G)
         margins Z, the functions of rows in ``calls``, their sums in each block, and G[p] = Σ R[k, i] a_i of each part p, with
-        this shape; or the factors R of all rows instead of G, if R has room for them
+        this shape; or the factors R of all rows instead of G, if R has their size
     gather_parts(*rows, parts, counter, ends, blas, R, shape, G)    G[p] from factors R of all rows
     diagonal(*rows, ends, counter, weights, d, out)  out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
@@ -36,11 +36,11 @@ from dualnewton.kernels.team import TeamKernel
 
 
 @lean
-def _block(data, columns, starts, low, high, W, b, calls, blas, room, unkept, at, Z, kept, values, slopes, R):
+def _block(data, columns, starts, low, high, W, b, calls, blas, buffer, unkept, at, Z, kept, values, slopes, R):
     """Margins and functions of the rows from low to high; their sums; the factors of row ``low`` are in column ``at`` of R."""
     n, K, width = Z.shape[1], b.size, R.shape[1]
     if W.size > 0:
-        margins(data, columns, starts, low, high, W, blas, room, Z)
+        margins(data, columns, starts, low, high, W, blas, buffer, Z)
     for k in range(K):
         for i in range(low, high):
             Z[k, i] = b[k] + (Z[k, i] if W.size > 0 else 0.0)
@@ -87,7 +87,7 @@ def _evaluate(
     data, columns, starts, parts, counter, ends, step, W, b, calls, blas, Z, kept, values, slopes, R, shape, G
 ):
     fused, M = R.shape[1] == 0, slopes.shape[1]
-    held, unkept, room = (
+    held, unkept, buffer = (
         borrowed((M if fused else 0, step), 0.0),
         borrowed(step, 0.0),
         borrowed((blas[1], blas[2]), 0.0),
@@ -100,28 +100,28 @@ def _evaluate(
         for block in range(parts[part], parts[part + 1]):
             low, high, at = ends[block], ends[block + 1], 0 if fused else ends[block]
             _block(
-                data, columns, starts, low, high, W, b, calls, blas, room, unkept, at, Z, kept, values[block], slopes[block],
+                data, columns, starts, low, high, W, b, calls, blas, buffer, unkept, at, Z, kept, values[block], slopes[block],
                 held if fused else R,
             )  # fmt: skip
             if fused and M > 0:
-                gather(data, columns, starts, low, high, 0, held, blas, room, own, W.size > 0)
+                gather(data, columns, starts, low, high, 0, held, blas, buffer, own, W.size > 0)
         part = next_number(counter)
     give_back(held)
     give_back(unkept)
-    give_back(room)
+    give_back(buffer)
 
 
 @lean
 def _gather_parts(data, columns, starts, parts, counter, ends, blas, R, shape, G):
-    room = borrowed((blas[1], blas[2]), 0.0)
+    buffer = borrowed((blas[1], blas[2]), 0.0)
     part = next_number(counter)
     while part < parts.size - 1:
         own = view(G, part * G.shape[1], shape)
         _clear(own)
         for block in range(parts[part], parts[part + 1]):
-            gather(data, columns, starts, ends[block], ends[block + 1], ends[block], R, blas, room, own, False)
+            gather(data, columns, starts, ends[block], ends[block + 1], ends[block], R, blas, buffer, own, False)
         part = next_number(counter)
-    give_back(room)
+    give_back(buffer)
 
 
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------

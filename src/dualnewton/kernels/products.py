@@ -24,17 +24,17 @@ matrix exceeds the second-level cache."""
 
 
 @overloads
-def _float64_rows(data, first, last, room):
-    """Return the address of dense rows in float64: their own, or that of the copy in ``room``."""
+def _float64_rows(data, first, last, buffer):
+    """Return the address of dense rows in float64: their own, or that of the copy in ``buffer``."""
 
-    def own(data, first, last, room):
+    def own(data, first, last, buffer):
         return address(data) + 8 * data.shape[1] * first
 
-    def copied(data, first, last, room):
+    def copied(data, first, last, buffer):
         for i in range(first, last):
             for j in range(data.shape[1]):
-                room[i - first, j] = data[i, j]
-        return address(room)
+                buffer[i - first, j] = data[i, j]
+        return address(buffer)
 
     return own if data.dtype.bitwidth == 64 else copied
 
@@ -91,10 +91,10 @@ def _four_margins(data, first, last, W, k, Z):
 
 
 @overloads
-def margins(data, columns, starts, first, last, W, blas, room, Z):
+def margins(data, columns, starts, first, last, W, blas, buffer, Z):
     """Z[k, i] = a_iᵀw_k for the rows from first to last; W is K×d for dense rows, d×K for sparse ones."""
 
-    def dense(data, columns, starts, first, last, W, blas, room, Z):
+    def dense(data, columns, starts, first, last, W, blas, buffer, Z):
         K, d = W.shape
         if K <= DOTS:
             fours = K // 4 * 4
@@ -103,11 +103,11 @@ def margins(data, columns, starts, first, last, W, blas, room, Z):
             for k in range(fours, K):
                 _one_margin(data, first, last, W, k, Z)
         else:
-            rows = _float64_rows(data, first, last, room)
+            rows = _float64_rows(data, first, last, buffer)
             # In column-major order Z = Aᵀ Wᵀ with A of d×m.
             call_gemm(blas[0], 1, last - first, K, d, rows, d, address(W), d, 0.0, address(Z) + 8 * first, Z.shape[1])
 
-    def sparse(data, columns, starts, first, last, W, blas, room, Z):
+    def sparse(data, columns, starts, first, last, W, blas, buffer, Z):
         K, end = W.shape[1], np.uintp(columns.size - 1)
         if K == 1:
             w = view(W, 0, W.size)
@@ -138,15 +138,15 @@ def margins(data, columns, starts, first, last, W, blas, room, Z):
                             u2 = fma(load_lanes(W, place + 2 * LANES, u0), value, u2)
                         if four:
                             u3 = fma(load_lanes(W, place + 3 * LANES, u0), value, u3)
-                    store(room, k, u0)
+                    store(buffer, k, u0)
                     if two:
-                        store(room, k + LANES, u1)
+                        store(buffer, k + LANES, u1)
                     if three:
-                        store(room, k + 2 * LANES, u2)
+                        store(buffer, k + 2 * LANES, u2)
                     if four:
-                        store(room, k + 3 * LANES, u3)
+                        store(buffer, k + 3 * LANES, u3)
                 for k in range(Z.shape[0]):
-                    Z[k, i] = room[0, k]
+                    Z[k, i] = buffer[0, k]
 
     return dense if data.ndim == 2 else sparse
 
@@ -161,13 +161,13 @@ def _add_four(data, i, R, k, at, G):
 
 
 @overloads
-def gather(data, columns, starts, first, last, at, R, blas, room, G, cached):
+def gather(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
     """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones.
 
     ``cached`` says that the rows were just read.
     """
 
-    def dense(data, columns, starts, first, last, at, R, blas, room, G, cached):
+    def dense(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
         (M, d), shift = G.shape, at - first
         if M <= FEW:
             # Rows that come from memory are read one after the other, so that the processor prefetches them.
@@ -180,11 +180,11 @@ def gather(data, columns, starts, first, last, at, R, blas, room, G, cached):
                     if R[k, i + shift] != 0.0:
                         row.add(data, columns, starts, i, R[k, i + shift], G[k])
         else:
-            rows = _float64_rows(data, first, last, room)
+            rows = _float64_rows(data, first, last, buffer)
             # In column-major order G += A R with A of d×m.
             call_gemm(blas[0], 0, d, M, last - first, rows, d, address(R) + 8 * at, R.shape[1], 1.0, address(G), d)
 
-    def sparse(data, columns, starts, first, last, at, R, blas, room, G, cached):
+    def sparse(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
         M, end, shift = G.shape[1], np.uintp(columns.size - 1), at - first
         if M == 1:
             g = view(G, 0, G.size)
@@ -201,17 +201,17 @@ def gather(data, columns, starts, first, last, at, R, blas, room, G, cached):
                     G[columns[p], 1] += other * data[p]
         else:
             for k in range(R.shape[0], M):
-                room[1, k] = 0.0  # padding: numbers left in this memory may be subnormal, and their products slow
+                buffer[1, k] = 0.0  # padding: numbers left in this memory may be subnormal, and their products slow
             for i in range(first, last):
                 for k in range(R.shape[0]):
-                    room[1, k] = R[k, i + shift]
+                    buffer[1, k] = R[k, i + shift]
                 for k in range(0, M, 4 * LANES):
                     two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
-                    furthest, own = least(M - k, 4 * LANES) - 1, room.shape[1] + k
-                    u0 = load_lanes(room, own, zeros())
-                    u1 = load_lanes(room, own + LANES * two, u0)
-                    u2 = load_lanes(room, own + 2 * LANES * three, u0)
-                    u3 = load_lanes(room, own + 3 * LANES * four, u0)
+                    furthest, own = least(M - k, 4 * LANES) - 1, buffer.shape[1] + k
+                    u0 = load_lanes(buffer, own, zeros())
+                    u1 = load_lanes(buffer, own + LANES * two, u0)
+                    u2 = load_lanes(buffer, own + 2 * LANES * three, u0)
+                    u3 = load_lanes(buffer, own + 3 * LANES * four, u0)
                     for p in row.entries(starts, i):
                         soon = np.intp(columns[least(p + AHEAD, end)]) * M + k
                         prefetch(G, soon)

@@ -20,6 +20,7 @@ import numpy as np
 from dualnewton.kernels._jit import lean, lean_call, least, most
 from dualnewton.kernels._memory import address, borrowed, give_back
 from dualnewton.kernels.blas import factorise
+from dualnewton.kernels.constants import LITTLE, NOTHING
 from dualnewton.kernels.models import Kernel, LazyKernel
 
 MOST_IN_VAIN = 4
@@ -29,15 +30,9 @@ SWEEPS, RENT = 3, 10
 """Sweeps of coordinate descent after Newton steps; and the divisor of (free)²/size that gives the number of sweeps which cost as
 much as a Newton step: this many are tried before a Newton step."""
 
-NOTHING = 1e-3
-"""As in ``solvers/prox/subproblem.py``: fraction of the goal by which a coordinate must change its slope to be moved."""
-
 FARTHEST = 2.0
 """Change of the strength, as a multiple of the last one, up to which minima are extrapolated: more would multiply rounding errors
 of the slopes."""
-
-LIFT = 2e-15
-"""Fraction of its diagonal that is added to the matrix of a Newton step, since that of constant features is rounding."""
 
 
 @lean
@@ -128,12 +123,18 @@ def solve_factored(L, x):
             x[j] -= L[i, j] * x[i]
 
 
+@lean
+def is_free(v, threshold, lower, upper):
+    """Whether a coordinate is away from kinks and bounds."""
+    return lower < v and v < upper and (v != 0.0 or threshold == 0.0)
+
+
 @lean_call
 def _free(v, threshold, lower, upper, free):
     """Write the coordinates away from kinks and bounds; return their number."""
     count = 0
     for j in range(v.size):
-        if lower[j] < v[j] and v[j] < upper[j] and (v[j] != 0.0 or threshold[j] == 0.0):
+        if is_free(v[j], threshold[j], lower[j], upper[j]):
             free[count] = j
             count += 1
     return count
@@ -169,12 +170,39 @@ def _newton_direction(H, slopes, v, ridge, threshold, free, lapack, step):
         i = free[a]
         for b in range(m):
             M[a, b] = H[i, free[b]]
-        M[a, a] += ridge[i] + LIFT * M[a, a]
+        M[a, a] += ridge[i] + LITTLE * M[a, a]
         sign = 1.0 if v[i] > 0.0 else -1.0 if v[i] < 0.0 else v[i]
         step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * sign)
     decrease = newton_step(lapack, M, step)
     give_back(M)
     return decrease
+
+
+@lean_call
+def step_ends(v, threshold, lower, upper, free, step, ends, new):
+    """Write where the free coordinates would reach a kink or a bound, and their values after a step that stops there.
+
+    Return the fraction of the step up to which all signs and bounds last.
+    """
+    t = 1.0
+    for a in range(step.size):
+        j = free[a]
+        ends[a] = upper[j] if step[a] > 0.0 else lower[j]
+        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
+            ends[a] = most(ends[a], 0.0) if v[j] > 0.0 else least(ends[a], 0.0)
+        new[a] = least(v[j] + step[a], ends[a]) if step[a] > 0.0 else most(v[j] + step[a], ends[a])
+        if new[a] == ends[a] and step[a] != 0.0:
+            t = least(t, (ends[a] - v[j]) / step[a])
+    return t
+
+
+@lean_call
+def shorten_step(v, free, step, ends, t, new):
+    """Write the values of the free coordinates after the fraction t of a step, at which the first of them reaches its end."""
+    for a in range(step.size):
+        old = v[free[a]]
+        reaches = step[a] != 0.0 and (ends[a] - old) / step[a] <= t
+        new[a] = ends[a] if reaches else old + t * step[a]
 
 
 @lean_call
@@ -192,18 +220,12 @@ def _move(H, slopes, v, free, new):
 def _cut_step(H, slopes, v, ridge, threshold, lower, upper, free, step, decrease):
     """Take a step as far as signs and bounds last, as :func:`_newton_step` says; return 1 if it is the whole step, else 0."""
     m = step.size
-    t, ends, new, old, before = 1.0, borrowed(m, 0.0), borrowed(m, 0.0), borrowed(m, 0.0), borrowed(v.size, 0.0)
+    ends, new, old, before = borrowed(m, 0.0), borrowed(m, 0.0), borrowed(m, 0.0), borrowed(v.size, 0.0)
     for k in range(v.size):
         before[k] = slopes[k]
     for a in range(m):
-        j = free[a]
-        old[a] = v[j]
-        ends[a] = upper[j] if step[a] > 0.0 else lower[j]
-        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
-            ends[a] = most(ends[a], 0.0) if v[j] > 0.0 else least(ends[a], 0.0)
-        new[a] = least(v[j] + step[a], ends[a]) if step[a] > 0.0 else most(v[j] + step[a], ends[a])
-        if new[a] == ends[a] and step[a] != 0.0:
-            t = least(t, (ends[a] - v[j]) / step[a])
+        old[a] = v[free[a]]
+    t = step_ends(v, threshold, lower, upper, free, step, ends, new)
     _move(H, slopes, v, free, new)
     gain = 0.0
     for a in range(m):
@@ -216,9 +238,7 @@ def _cut_step(H, slopes, v, ridge, threshold, lower, upper, free, step, decrease
             v[free[a]] = old[a]
         for k in range(v.size):
             slopes[k] = before[k]
-        for a in range(m):
-            reaches = step[a] != 0.0 and (ends[a] - old[a]) / step[a] <= t
-            new[a] = ends[a] if reaches else old[a] + t * step[a]
+        shorten_step(v, free, step, ends, t, new)
         _move(H, slopes, v, free, new)
     give_back(ends)
     give_back(new)

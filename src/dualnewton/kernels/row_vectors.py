@@ -24,7 +24,7 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
     n, longest = ends[-1], 0
     for part in range(ends.size - 1):
         longest = most(longest, ends[part + 1] - ends[part])
-    # Room of this thread for outputs that are not wanted: writes of all threads to one place would wait (false sharing).
+    # Memory of this thread for outputs that are not wanted: writes of all threads to one place would wait (false sharing).
     unwanted = borrowed(longest, 0.0)
     part = next_number(counter)
     while part < ends.size - 1:

@@ -91,8 +91,8 @@ def _shape(stored):
 def _dense_grams(
     data, columns, row_starts, gathered, stored, slot, first, last, horizon, indices, starts, out, limit
 ):  # fmt: skip
-    A, room = array_at(data, (stored[N], stored[FEATURES])), array_at(gathered, _shape(stored))
-    gather_and_gram(A, indices, starts, first, last, room[slot], out, horizon, limit)
+    A, buffer = array_at(data, (stored[N], stored[FEATURES])), array_at(gathered, _shape(stored))
+    gather_and_gram(A, indices, starts, first, last, buffer[slot], out, horizon, limit)
 
 
 @address_function

@@ -69,7 +69,7 @@ _release_lock = types.ExternalFunction("PyThread_release_lock", types.void(types
 """The same for compiled code, which is given the address of a lock."""
 
 
-def made(helpers: int) -> np.ndarray:
+def new_team(helpers: int) -> np.ndarray:
     """Return the words of a new team."""
     words = np.zeros(LOCKS + 3 * (1 + helpers), dtype=np.int64)
     words[YIELDS], words[MEMBERS] = SPELL, 1 + helpers

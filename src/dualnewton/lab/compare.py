@@ -52,7 +52,7 @@ class Row:
         return min((one.suboptimality for one in self.attempts), default=math.inf)
 
 
-def chosen(what: str, asked: str, known: Sequence[str]) -> list[str]:
+def chosen_names(what: str, asked: str, known: Sequence[str]) -> list[str]:
     """Return the names in a comma-separated list, which may be "all" or "none"; an error names the option (``what``)."""
     names = {"all": list(known), "none": []}.get(asked, [name.strip() for name in asked.split(",")])
     for name in names:
@@ -82,7 +82,10 @@ def compare(
     if objective.penalty not in RATIOS:
         raise DualnewtonError(f"--penalty must be one of {', '.join(RATIOS)} here, got {objective.penalty!r}")
     table = ALL_PEERS.get(objective.loss, ())
-    ours, others = chosen("--methods", methods, METHODS), chosen("--peers", peers, [peer.name for peer in table])
+    ours, others = (
+        chosen_names("--methods", methods, METHODS),
+        chosen_names("--peers", peers, [peer.name for peer in table]),
+    )
     if methods == "all":
         ours = [method for method in ours if applies(problem, method)]
     if not ours and not others:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dualnewton import theory
 from dualnewton.lab import claims
 from dualnewton.lab._numbers import count
-from dualnewton.lab.figures import COLUMNS, ORDERS, Grid, automatic, curves, of, panel, records, runs_of
+from dualnewton.lab.figures import COLUMNS, ORDERS, Grid, automatic, curves, panel, records, runs_of, runs_of_method
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Section, Table
 from dualnewton.lab.sets import Posed
@@ -44,11 +44,11 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
             if order == DEFAULT:
                 lines.append(automatic(posed, chosen.limits.goal, seed, "epoch", len(chosen.taus)))
             # SDCA may need many times the epochs of SDNA; the axis ends soon after the curves of SDNA.
-            end = 1.2 * max(run.epoch[-1] for run in of("sdna", runs))
+            end = 1.2 * max(run.epoch[-1] for run in runs_of_method("sdna", runs))
             rows[order].append(panel(posed, order, lines, end))
             found += records(posed, runs)
             if order == NICE:
-                sdna, sdca = of("sdna", runs), of("sdca", runs)
+                sdna, sdca = runs_of_method("sdna", runs), runs_of_method("sdca", runs)
                 verdicts += [
                     claims.fewer_epochs(posed, sdna, LEVEL),
                     claims.more_epochs(posed, sdca, LEVEL),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dualnewton.lab import claims
 from dualnewton.lab._numbers import seconds
-from dualnewton.lab.figures import ORDERS, REPEATS, Grid, of, panel, runs_of
+from dualnewton.lab.figures import ORDERS, REPEATS, Grid, panel, runs_of, runs_of_method
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Section, Table
 from dualnewton.lab.sets import Posed
@@ -27,7 +27,7 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
     for posed in sets:
         for order in ORDERS:
             runs = runs_of(chosen, posed, order, steps, "figure 2", seed, REPEATS)
-            by_method = {method: of(method, runs) for method in chosen.methods}
+            by_method = {method: runs_of_method(method, runs) for method in chosen.methods}
             lines = [
                 Curve(
                     method.upper(),

@@ -52,7 +52,7 @@ def runs_of(grid: Grid, posed: Posed, order: str, steps: Steps, name: str, seed:
     return found
 
 
-def of(method: str, runs: Sequence[Watched]) -> list[Watched]:
+def runs_of_method(method: str, runs: Sequence[Watched]) -> list[Watched]:
     """Return the runs of a method, including the run with τ = 1, which both methods share."""
     return [run for run in runs if run.method == method or run.tau == 1]
 

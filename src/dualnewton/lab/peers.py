@@ -133,7 +133,7 @@ class Peer:
 # Constructors of the estimators ----------------------------------------------------------------------------------------------
 
 
-def made(path: str, settings: Callable[[Task], dict[str, Any]], **options: Any) -> Callable[[Task], Any]:
+def constructor(path: str, settings: Callable[[Task], dict[str, Any]], **options: Any) -> Callable[[Task], Any]:
     """Return the constructor of the class at an import path, with settings that depend on the task and options that do not."""
 
     def make(task: Task) -> Any:
@@ -153,7 +153,7 @@ def sklearn_logistic(solver: str, **options: Any) -> Callable[[Task], Any]:
     def settings(task: Task) -> dict[str, Any]:
         return {**_sklearn(task), "C": 1.0 / task.lam_n, **_l1_of_logistic(task)}
 
-    return made("sklearn.linear_model.LogisticRegression", settings, solver=solver, **options)
+    return constructor("sklearn.linear_model.LogisticRegression", settings, solver=solver, **options)
 
 
 def _l1_of_logistic(task: Task) -> dict[str, Any]:
@@ -175,15 +175,17 @@ def sklearn_svc(**options: Any) -> Callable[[Task], Any]:
     def settings(task: Task) -> dict[str, Any]:
         return {**_sklearn(task), "C": factor / task.lam_n, "penalty": "l1" if task.l1_ratio else "l2"}
 
-    return made("sklearn.svm.LinearSVC", settings, **options)
+    return constructor("sklearn.svm.LinearSVC", settings, **options)
 
 
 def sklearn_ridge(solver: str) -> Callable[[Task], Any]:
     """Return the constructor of scikit-learn's Ridge with one of its solvers."""
-    return made("sklearn.linear_model.Ridge", lambda task: {**_sklearn(task), "alpha": task.lam_n}, solver=solver)
+    return constructor(
+        "sklearn.linear_model.Ridge", lambda task: {**_sklearn(task), "alpha": task.lam_n}, solver=solver
+    )
 
 
-sklearn_elastic_net = made(
+sklearn_elastic_net = constructor(
     "sklearn.linear_model.ElasticNet",
     lambda task: {**_sklearn(task), "alpha": task.lam_n / task.n, "l1_ratio": task.l1_ratio},
 )
@@ -197,7 +199,7 @@ def sklearn_glm(kind: str, solver: str) -> Callable[[Task], Any]:
         given = {"alpha": task.lam_n / task.n, "tol": task.tol, "max_iter": MANY}
         return {**given, "fit_intercept": task.fit_intercept}
 
-    return made(f"sklearn.linear_model.{kind}", settings, solver=solver)
+    return constructor(f"sklearn.linear_model.{kind}", settings, solver=solver)
 
 
 def cyanure(kind: str, **options: Any) -> Callable[[Task], Any]:
@@ -206,7 +208,9 @@ def cyanure(kind: str, **options: Any) -> Callable[[Task], Any]:
     def settings(task: Task) -> dict[str, Any]:
         return {"lambda_1": task.lam_n / task.n, "tol": task.tol, "max_iter": MANY, "n_threads": task.threads}
 
-    return made(f"cyanure.estimators.{kind}", settings, penalty="l2", fit_intercept=False, verbose=False, **options)
+    return constructor(
+        f"cyanure.estimators.{kind}", settings, penalty="l2", fit_intercept=False, verbose=False, **options
+    )
 
 
 def snapml(kind: str, factor: float = 1.0, **options: Any) -> Callable[[Task], Any]:
@@ -215,7 +219,7 @@ def snapml(kind: str, factor: float = 1.0, **options: Any) -> Callable[[Task], A
     def settings(task: Task) -> dict[str, Any]:
         return {"regularizer": factor * task.lam_n, "tol": task.tol, "max_iter": MANY, "n_jobs": task.threads}
 
-    return made(f"snapml.{kind}", settings, use_gpu=False, **options)
+    return constructor(f"snapml.{kind}", settings, use_gpu=False, **options)
 
 
 @dataclass

@@ -278,16 +278,16 @@ class Loss(RoundingErrors):
         raise NotImplementedError(f"{type(self).__name__} has no losses_by_columns(z, y, values, slopes)")
 
     def curvature_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> None:
-        """Write the diagonal of φ″(z; y) to ``diagonal``; ``values`` is room for m numbers."""
+        """Write the diagonal of φ″(z; y) to ``diagonal``; ``values`` is scratch for m numbers."""
         raise NotImplementedError(f"{type(self).__name__} has no curvature_by_columns(z, y, values, diagonal)")
 
     def couplings_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, pairs: np.ndarray) -> None:
-        """Write the couplings of the pairs k < l, in the order of :meth:`couplings`; ``values`` is room for m numbers."""
+        """Write the couplings of the pairs k < l, in the order of :meth:`couplings`; ``values`` is scratch for m numbers."""
         raise NotImplementedError(f"{type(self).__name__} has no couplings_by_columns(z, y, values, pairs)")
 
-    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:
-        """Write φ*(u; y) to ``values``; ``room`` has the shape of u."""
-        raise NotImplementedError(f"{type(self).__name__} has no conjugates_by_columns(u, y, values, room)")
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, scratch: np.ndarray) -> None:
+        """Write φ*(u; y) to ``values``; ``scratch`` is memory in the shape of u."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugates_by_columns(u, y, values, scratch)")
 
     # Operations on all examples of a problem -----------------------------------------------------------------------------
 
@@ -433,5 +433,5 @@ def require_smooth(loss: Loss, purpose: str) -> float:
 
 def balancing_direction(slope: Array, low: Array, high: Array, curvature: Array) -> Array:
     """Return φ″, or less where the slope φ′ is next to an end of the domain [low, high] (see ``Loss.balancing_direction``)."""
-    room = np.minimum(slope - low, high - slope) / BALANCING
-    return np.maximum(np.minimum(curvature, room), 0.0)
+    distance = np.minimum(slope - low, high - slope) / BALANCING
+    return np.maximum(np.minimum(curvature, distance), 0.0)

@@ -119,7 +119,7 @@ class SquaredOutputs(Loss):
             for i in range(values.size):
                 diagonal[k, i] = 1.0
 
-    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, scratch: np.ndarray) -> None:
         for i in range(values.size):
             values[i] = 0.0
         for k in range(len(u)):

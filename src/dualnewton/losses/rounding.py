@@ -121,8 +121,8 @@ class RoundingErrors:
         For several columns it is measured in the space of the moves whose entries add up to zero.
         """
         low, high = self.domain(y)  # type: ignore[attr-defined]
-        room = np.minimum(-alpha - low, high + alpha)
-        return np.where(np.isinf(room), 1.0, np.maximum(room, 0.0))
+        distance = np.minimum(-alpha - low, high + alpha)
+        return np.where(np.isinf(distance), 1.0, np.maximum(distance, 0.0))
 
     def closed(self, alpha: Array, y: Array) -> Array:
         """Return α with −α in the domain of φ* up to the rounding of its own type, for a more precise type than float64.

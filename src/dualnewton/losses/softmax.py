@@ -198,21 +198,21 @@ class Softmax(Loss):
                     pairs[place, i] = p[k, i] * p[other, i]
                 place += 1
 
-    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, scratch: np.ndarray) -> None:
         missed, total, least = np.empty(y.size), np.empty(y.size), np.empty(y.size)
         for k in range(len(u)):
             for i in range(y.size):
-                room[k, i] = u[k, i]
+                scratch[k, i] = u[k, i]
         for i in range(y.size):
             total[i] = least[i] = values[i] = 0.0
-            missed[i], room[y[i], i] = -u[y[i], i], 0.0
+            missed[i], scratch[y[i], i] = -u[y[i], i], 0.0
         for k in range(len(u)):
             for i in range(y.size):
-                p = max(room[k, i], 0.0)
+                p = max(scratch[k, i], 0.0)
                 values[i] += p * np.log(max(p, SMALLEST))  # 0 log 0 = 0
             for i in range(y.size):
-                total[i] += room[k, i]
-                least[i] = min(least[i], room[k, i])
+                total[i] += scratch[k, i]
+                least[i] = min(least[i], scratch[k, i])
         for i in range(y.size):
             own = min(max(missed[i], 0.0), BELOW_ONE)
             inside = (abs(total[i] - missed[i]) <= FEASIBLE) & (least[i] >= -FEASIBLE) & (missed[i] <= 1.0 + FEASIBLE)

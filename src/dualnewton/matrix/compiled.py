@@ -101,10 +101,10 @@ class CompiledPasses:
         self.widens = X.dtype != np.float64 and not self.sparse
         self.ones, self.zeros = np.ones(self.step), np.zeros(self.step)
         # Buffers that are not in use: for sums of parts of passes and of Gram matrices, coefficients, and factors of all rows.
-        self._room: list[np.ndarray] = []
-        self._gram_room: list[np.ndarray] = []
-        self._coefficient_room: list[np.ndarray] = []
-        self._factor_room: list[np.ndarray] = []
+        self._sum_buffer: list[np.ndarray] = []
+        self._gram_buffer: list[np.ndarray] = []
+        self._coefficient_buffer: list[np.ndarray] = []
+        self._factor_buffer: list[np.ndarray] = []
         self._layouts: dict[int, Layout] = {}
 
     # Passes ----------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class CompiledPasses:
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
-        sums = _take(self._room, len(self.ends) - 1, _apart(self.d))
+        sums = _take(self._sum_buffer, len(self.ends) - 1, _whole_lines(self.d))
         self._share(self.kernels.diagonal, _read_only(weights), self.d, sums)
         norms = np.empty((1, self.d))
         self._add(sums, 1, norms)
@@ -225,14 +225,14 @@ class CompiledPasses:
         longest = -(-size // parts)
         step = -(-longest // max(1, round(longest / max(min(d, FEWEST), GRAM_BYTES // (8 * d)))))
         blas = np.array([self.blas.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
-        like, borders = np.empty(0, np.float32 if single else np.float64), _take([], parts, _apart(d))
-        sums = _take(self._gram_room, parts, d * d)
+        like, borders = np.empty(0, np.float32 if single else np.float64), _take([], parts, _whole_lines(d))
+        sums = _take(self._gram_buffer, parts, d * d)
         given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
         upper = sums.reshape(parts, d, d)
         self._share(self.kernels.gram, step, *given, upper, ends=ends)
         H = np.empty((d, d))
         self._in_threads(self.sums.gram_totals, -(-d // GRAM_ROWS), GRAM_ROWS, upper, H)
-        _give_back(self._gram_room, sums)
+        _give_back(self._gram_buffer, sums)
         return H, borders[:, :d].sum(axis=0)
 
     # Implementation -------------------------------------------------------------------------------------------------------------
@@ -267,15 +267,15 @@ class CompiledPasses:
         values, slopes = np.zeros((blocks, int(table[:, 1].max(initial=-1)) + 1)), np.zeros((blocks, factors))
         arguments = coefficients, np.array(b, dtype=np.float64), table, self._scratch(max(K, factors)), Z, kept
         apart = self._is_apart(max(K, factors), factors)
-        R = _take(self._factor_room, factors, self.n) if apart else np.empty((factors, 0))
+        R = _take(self._factor_buffer, factors, self.n) if apart else np.empty((factors, 0))
         own, sums = (layout.by_blocks(), np.empty((0, 0))) if apart else (layout, self._sums(factors, layout))
         written = values, slopes, R, self._shape(factors), sums
         self._share(self.kernels.evaluate, own.ends, own.step, *arguments, *written, ends=own.parts)
         if self.sparse and len(W) > 1:
-            _give_back(self._coefficient_room, coefficients)
+            _give_back(self._coefficient_buffer, coefficients)
         if apart:
             self._gather(R, layout, products)
-            _give_back(self._factor_room, R)
+            _give_back(self._factor_buffer, R)
         else:
             self._add_sums(sums, products)
         return values.sum(axis=0), slopes.sum(axis=0)
@@ -305,7 +305,7 @@ class CompiledPasses:
 
     def _sums(self, factors: int, layout: Layout) -> np.ndarray:
         """Return an array for the sums of the parts."""
-        return _take(self._room, len(layout.parts) - 1, _apart(math.prod(self._shape(factors))))
+        return _take(self._sum_buffer, len(layout.parts) - 1, _whole_lines(math.prod(self._shape(factors))))
 
     def _add_sums(self, sums: np.ndarray, products: np.ndarray) -> None:
         """Add the sums of the parts."""
@@ -322,7 +322,7 @@ class CompiledPasses:
         """Return Wᵀ with a row of whole vector registers for each feature, since sparse rows visit features in any order."""
         if len(W) < 2:
             return np.require(W, np.float64, ["C", "W"]).reshape(-1, 1)
-        found = _take(self._coefficient_room, self.d, self._padded(len(W)))
+        found = _take(self._coefficient_buffer, self.d, self._padded(len(W)))
         step = SUMMED if len(W) > self.kernels.FEW else self.d
 
         def fill(low: int) -> None:
@@ -350,7 +350,7 @@ class CompiledPasses:
         elif total.size:
             step = max(1, SUMMED // width)
             self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
-        _give_back(self._room, sums)
+        _give_back(self._sum_buffer, sums)
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
@@ -358,11 +358,11 @@ class CompiledPasses:
         return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0, 1]
 
 
-def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
+def _take(buffer: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
     """Return an array of shape (parts, numbers), in an earlier buffer if that is large enough: its memory is already mapped."""
     size = parts * numbers
     try:
-        found = room.pop()
+        found = buffer.pop()
     except IndexError:  # the buffer is in use by another thread, or there is none yet
         found = np.empty(0)
     found = found if found.size >= size + LINES else np.empty(size + LINES)
@@ -370,14 +370,14 @@ def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
     return found[first : first + size].reshape(parts, numbers)
 
 
-def _apart(numbers: int) -> int:
+def _whole_lines(numbers: int) -> int:
     """Return the numbers between the sums of two parts: whole cache lines, so that no two threads write to one."""
     return -(-numbers // LINES) * LINES
 
 
-def _give_back(room: list[np.ndarray], sums: np.ndarray) -> None:
+def _give_back(buffer: list[np.ndarray], sums: np.ndarray) -> None:
     """Keep the buffer of sums that are no longer needed, instead of the buffer kept before."""
-    room[:] = [sums if sums.base is None else sums.base]
+    buffer[:] = [sums if sums.base is None else sums.base]
 
 
 def gram_parts(size: int, d: int) -> int:

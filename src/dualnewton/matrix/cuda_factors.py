@@ -186,15 +186,15 @@ PRODUCTS = r"""
 // y = U'g for U of N columns, zero below its diagonal: a block has 32 columns, its warps take turns at the rows.
 extern "C" __global__ void transposed_product(const double* U, const double* g, double* y, int m, int N)
 {
-    __shared__ double room[THREADS];
+    __shared__ double buffer[THREADS];
     int t = threadIdx.x, column = blockIdx.x * 32 + t % 32, last = min(m, blockIdx.x * 32 + 32);
     double total = 0.0;
     #pragma unroll 8
     for (int i = t / 32; i < last; i += THREADS / 32) total += U[(long long)i * N + column] * g[i];
-    room[t] = total;
+    buffer[t] = total;
     __syncthreads();
     if (t >= 32) return;
-    for (int k = 32 + t; k < THREADS; k += 32) total += room[k];
+    for (int k = 32 + t; k < THREADS; k += 32) total += buffer[k];
     y[column] = total;
 }
 
@@ -217,21 +217,21 @@ def inverse_root(H: Any, diagonal: np.ndarray) -> tuple[Any, bool]:
     xp, m, own = cupy(), len(H), exchange()
     N, gpu = -(-m // TILE) * TILE, xp.cuda.runtime.getDevice()
     A, U, state = xp.empty((N, N)), xp.empty((N, N)), sent(np.zeros(2))
-    room, place = own.take(1)
+    buffer, place = own.take(1)
     made = kernel("inverse_root", FACTOR, SHARED, together=True, TILE=TILE, GPU=gpu)
     arguments = H, sent(diagonal), A, U, np.int32(m), np.int32(N), state, np.intp(own.here + place)
     made((limit(gpu, "MultiProcessorCount"),), (2 * TILE,), arguments, shared_mem=SHARED)
     awaited()
-    return U, room[0] != 0.0
+    return U, buffer[0] != 0.0
 
 
 def solved(U: Any, g: np.ndarray) -> np.ndarray:
     """UUᵀg for a vector g, in memory."""
     m, N, own = len(g), len(U), exchange()
-    room, place = own.take(m)
+    buffer, place = own.take(m)
     y, sizes = partial_sums(N), (np.int32(m), np.int32(N))
     down = kernel("transposed_product", PRODUCTS, THREADS=LENGTHWISE)
     down((N // 32,), (LENGTHWISE,), (U, sent(g), y, *sizes))
     kernel("product", PRODUCTS)((-(-m // (THREADS // 32)),), (THREADS,), (U, y, np.intp(own.here + place), *sizes))
     awaited()
-    return room.copy()
+    return buffer.copy()

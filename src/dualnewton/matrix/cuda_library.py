@@ -23,7 +23,7 @@ LOCKED = 1 << 26
 """Bytes of the largest array that is copied to page-locked memory of the host: 8 MB take 0.2 ms there instead of 2. CuPy keeps
 such memory for later copies."""
 
-EXCHANGED, ROOM = 1 << 16, 1 << 20
+EXCHANGED, CAPACITY = 1 << 16, 1 << 20
 """Largest number of entries of an array that is copied through :class:`Exchange`, and the capacity of its buffer in numbers."""
 
 
@@ -101,18 +101,18 @@ class Exchange(threading.local):
     def __init__(self) -> None:
         cuda = cupy().cuda
         self.memory, self.there, self.blocks = (
-            cuda.alloc_pinned_memory(8 * ROOM),
-            cuda.alloc(8 * ROOM),
-            cuda.alloc(8 * ROOM),
+            cuda.alloc_pinned_memory(8 * CAPACITY),
+            cuda.alloc(8 * CAPACITY),
+            cuda.alloc(8 * CAPACITY),
         )
-        self.numbers = np.frombuffer(self.memory, np.float64, ROOM)
+        self.numbers = np.frombuffer(self.memory, np.float64, CAPACITY)
         self.here, self.away = self.memory.ptr, self.there.ptr
         self.used = 0
 
     def take(self, count: int) -> tuple[np.ndarray, int]:
         """Return a buffer for ``count`` numbers, and the offset of its start in bytes."""
         first, last = self.used, self.used + count
-        if last > ROOM:
+        if last > CAPACITY:
             cupy().cuda.runtime.deviceSynchronize()
             first, last = 0, count
         self.used = last
@@ -136,17 +136,17 @@ def sent(array: np.ndarray) -> Any:
     if array.size > EXCHANGED:
         return xp.ascontiguousarray(xp.asarray(array, dtype=np.float64))
     own = exchange()
-    room, place = own.take(array.size)
-    room.reshape(array.shape)[...] = array
+    buffer, place = own.take(array.size)
+    buffer.reshape(array.shape)[...] = array
     xp.cuda.runtime.memcpyAsync(
-        own.away + place, own.here + place, room.nbytes, TO_GPU, xp.cuda.get_current_stream().ptr
+        own.away + place, own.here + place, buffer.nbytes, TO_GPU, xp.cuda.get_current_stream().ptr
     )
     return np.intp(own.away + place)
 
 
 def partial_sums(count: int) -> Any:
     """Return memory on the GPU for the sums of the blocks of a kernel, of which :func:`totals` is called next."""
-    if count > ROOM:
+    if count > CAPACITY:
         return cupy().empty(count)
     return np.intp(exchange().blocks.ptr)
 
@@ -158,22 +158,22 @@ def totals(sums: Any, rows: int, width: int) -> np.ndarray:
         _add(sums, found, rows, width)
         return found.get()
     own = exchange()
-    room, place = own.take(width)
+    buffer, place = own.take(width)
     _add(sums, np.intp(own.here + place), rows, width)
     awaited()
-    return room.copy()
+    return buffer.copy()
 
 
 def promised(sums: Any, rows: int, width: int) -> Callable[[], np.ndarray]:
     """Return a function that returns the same, for few columns; the GPU may be given other work before it is called."""
     own, event = exchange(), cupy().cuda.Event(disable_timing=True)
-    room, place = own.take(width)
+    buffer, place = own.take(width)
     _add(sums, np.intp(own.here + place), rows, width)
     event.record()
 
     def found() -> np.ndarray:
         event.synchronize()
-        return room.copy()
+        return buffer.copy()
 
     return found
 
@@ -217,10 +217,10 @@ def _to_host(array: Any) -> np.ndarray:
         array.get(out=made)
         return made
     own, stream = exchange(), xp.cuda.get_current_stream()
-    room, place = own.take(-(-size // 8))
+    buffer, place = own.take(-(-size // 8))
     xp.cuda.runtime.memcpyAsync(own.here + place, array.data.ptr, size, TO_HOST, stream.ptr)
     stream.synchronize()
-    return room.view(np.uint8)[:size].view(array.dtype).reshape(array.shape).copy()
+    return buffer.view(np.uint8)[:size].view(array.dtype).reshape(array.shape).copy()
 
 
 class CudaAlgebra:

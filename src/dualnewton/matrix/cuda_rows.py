@@ -118,11 +118,11 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
         n, gpu = len(z), xp.cuda.Device().id
         step, blocks = ranges(n, BLOCKS * limit(gpu, "MultiProcessorCount"), THREADS)
         y, c, o = rows or (None, None, None)
-        margins, y, c, o, way = map(_given, (z, y, c, o, kept))
+        margins, y, c, o, way = map(_kernel_argument, (z, y, c, o, kept))
         out = next((each for each in (slopes, factors) if each is not None), np.intp(0))
         count = form.sums if form.sums < SHIFTS or kept is None else kept.size
         sums = partial_sums(blocks * count) if count else np.intp(0)
-        made = kernel("row_sums", source, SUMS=count, ROOM=max(1, count), TERMS=form.terms)
+        made = kernel("row_sums", source, SUMS=count, SIZE=max(1, count), TERMS=form.terms)
         arguments = margins, y, c, o, numbers(gpu, *parameters), way, np.float64(sign), out
         made((blocks,), (THREADS,), (*arguments, sums, np.int64(n), np.int64(step)))
         if not waits:
@@ -132,7 +132,7 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
     return function
 
 
-def _given(values: Any) -> Any:
+def _kernel_argument(values: Any) -> Any:
     """Return an argument of a kernel: a vector as float64, or the null pointer."""
     if values is None:
         return np.intp(0)

@@ -27,15 +27,15 @@ __device__ inline double loss_of_row(
 
 SUMMED = r"""
 // Add the numbers of all threads of a block in a fixed order; the first thread returns the sum.
-__device__ inline double block_sum(double x, double* room)
+__device__ inline double block_sum(double x, double* buffer)
 {
-    room[threadIdx.x] = x;
+    buffer[threadIdx.x] = x;
     __syncthreads();
     for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) room[threadIdx.x] += room[threadIdx.x + half];
+        if (threadIdx.x < half) buffer[threadIdx.x] += buffer[threadIdx.x + half];
         __syncthreads();
     }
-    double total = room[0];
+    double total = buffer[0];
     __syncthreads();
     return total;
 }
@@ -50,7 +50,7 @@ extern "C" __global__ void of_rows(
     const double* Z, const double* y, const double* c, const double* o, const double* p, double* kept, double* R,
     double* sums, long long n, long long step)
 {
-    __shared__ double room[THREADS];
+    __shared__ double buffer[THREADS];
     long long low = blockIdx.x * step, high = min(low + step, n);
     double total = 0.0, slopes[FACTORS] = {};
     for (long long i = low + threadIdx.x; i < high; i += THREADS) {
@@ -61,10 +61,10 @@ extern "C" __global__ void of_rows(
         for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; R[i * FACTORS + k] = r[k]; }
     }
     double* own = sums + blockIdx.x * (FACTORS + 1);
-    total = block_sum(total, room);
+    total = block_sum(total, buffer);
     if (threadIdx.x == 0) own[0] = total;
     for (int k = 0; k < FACTORS; ++k) {
-        double sum = block_sum(slopes[k], room);
+        double sum = block_sum(slopes[k], buffer);
         if (threadIdx.x == 0) own[1 + k] = sum;
     }
 }
@@ -75,17 +75,17 @@ ADDED = r"""
 // The sums of the columns of a matrix, added in a fixed order: `lanes` threads add a row of as many columns, every few rows.
 extern "C" __global__ void added(const double* sums, double* out, int rows, int width, int lanes)
 {
-    __shared__ double room[THREADS];
+    __shared__ double buffer[THREADS];
     int t = threadIdx.x, column = blockIdx.x * lanes + t % lanes;
     double total = 0.0;
     if (column < width) {
         #pragma unroll 4
         for (int i = t / lanes; i < rows; i += THREADS / lanes) total += sums[(long long)i * width + column];
     }
-    room[t] = total;
+    buffer[t] = total;
     __syncthreads();
     if (t >= lanes || column >= width) return;
-    for (int k = lanes + t; k < THREADS; k += lanes) total += room[k];
+    for (int k = lanes + t; k < THREADS; k += lanes) total += buffer[k];
     out[column] = total;
 }
 """
@@ -96,7 +96,7 @@ extern "C" __global__ void inner_products(
     const double* u, const double* v, const double* u2, const double* v2, const double* u3, const double* v3, double* sums,
     long long n)
 {
-    __shared__ double room[THREADS];
+    __shared__ double buffer[THREADS];
     const double* left[3] = {u, u2, u3};
     const double* right[3] = {v, v2, v3};
     double total[PAIRS] = {};
@@ -105,7 +105,7 @@ extern "C" __global__ void inner_products(
         for (int k = 0; k < PAIRS; ++k) total[k] += left[k][i] * right[k][i];
     #pragma unroll
     for (int k = 0; k < PAIRS; ++k) {
-        double sum = block_sum(total[k], room);
+        double sum = block_sum(total[k], buffer);
         if (threadIdx.x == 0) sums[blockIdx.x * PAIRS + k] = sum;
     }
 }
@@ -117,16 +117,16 @@ extern "C" __global__ void row_sums(
     const double* z, const double* y, const double* c, const double* o, const double* p, const double* way, double at,
     double* out, double* sums, long long n, long long step)
 {
-    __shared__ double room[THREADS];
+    __shared__ double buffer[THREADS];
     long long low = blockIdx.x * step, high = min(low + step, n);
-    double total[ROOM] = {};
+    double total[SIZE] = {};
     for (long long i = low + threadIdx.x; i < high; i += THREADS) {
         double weight = c ? c[i] : 1.0;
         TERMS
     }
     #pragma unroll
     for (int k = 0; k < SUMS; ++k) {
-        double sum = block_sum(total[k], room);
+        double sum = block_sum(total[k], buffer);
         if (threadIdx.x == 0) sums[(long long)blockIdx.x * SUMS + k] = sum;
     }
 }
@@ -200,12 +200,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
 {
     extern __shared__ __align__(16) unsigned char tiles[];
     const int WARPS = THREADS / 32, TEAMS = WARPS / TEAM, WIDTH = 32 * TEAM, SAME = 32 / ROWS, TURNS = SAME * TEAM;
-    __shared__ __align__(16) double room[THREADS];
+    __shared__ __align__(16) double buffer[THREADS];
     __shared__ double parts[2][WARPS][ROWS];
     long long low = blockIdx.x * step, high = min(low + step, n);
     int t = threadIdx.x, lane = t % 32, warp = t / 32, team = warp / TEAM, member = warp % TEAM, turn = 0, stage = 0;
     int column = member * 32 + lane, mine = lane / SAME;
-    const bool BY_ROOM = FACTORS * ROWS <= 32;  // whether a warp has room for the factors of a tile
+    const bool IN_BUFFER = FACTORS * ROWS <= 32;  // whether the factors of a tile fit into the part of a warp
     REAL* ring = (REAL*)tiles + (long long)team * STAGES * ROWS * d;
     int done = 0, waiting = -1;  // tiles since the last losses, and the row whose loss this thread evaluates next
     double held = 0.0, weights[COLUMNS], total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
@@ -275,9 +275,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
             if (waiting >= 0) total += loss_of_row(low + waiting, held, y, c, o, p);
             done = 0; waiting = -1;
         }
-        if (BY_ROOM) {
+        if (IN_BUFFER) {
             #pragma unroll
-            for (int k = 0; k < FACTORS; ++k) if (lane % SAME == 0) room[warp * 32 + k * ROWS + mine] = r[k];
+            for (int k = 0; k < FACTORS; ++k) if (lane % SAME == 0) buffer[warp * 32 + k * ROWS + mine] = r[k];
             __syncwarp();
         }
         #pragma unroll
@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
             double factors[FACTORS];
             #pragma unroll
             for (int k = 0; k < FACTORS; ++k)
-                factors[k] = BY_ROOM ? room[warp * 32 + k * ROWS + i] : __shfl_sync(0xffffffffu, r[k], i * SAME);
+                factors[k] = IN_BUFFER ? buffer[warp * 32 + k * ROWS + i] : __shfl_sync(0xffffffffu, r[k], i * SAME);
             entries_of(x, tile + i * d, column, WIDTH, d);
             #pragma unroll
             for (int m = 0; m < COLUMNS; ++m)
@@ -297,22 +297,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER) dense_pass(
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");  // of the zeros beyond the range
 #endif
-    __syncwarp();  // no thread still reads factors in `room`
+    __syncwarp();  // no thread still reads factors in `buffer`
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
-    total = block_sum(total, room);
+    total = block_sum(total, buffer);
     if (t == 0) own[0] = total;
     #pragma unroll
     for (int k = 0; k < FACTORS; ++k) {
-        double sum = block_sum(slopes[k], room);
+        double sum = block_sum(slopes[k], buffer);
         if (t == 0) own[1 + k] = sum;
         #pragma unroll
         for (int m = 0; m < COLUMNS; ++m) {
-            room[t] = added[k][m];
+            buffer[t] = added[k][m];
             __syncthreads();
             int j = column_of(column, m, WIDTH);
             if (team == 0 && j < d) {
                 double x = 0.0;
-                for (int g = 0; g < TEAMS; ++g) x += room[g * WIDTH + column];
+                for (int g = 0; g < TEAMS; ++g) x += buffer[g * WIDTH + column];
                 own[1 + FACTORS + (long long)k * d + j] = GROWTH * x;
             }
             __syncthreads();

@@ -1,18 +1,20 @@
 """Products of large sparse matrices with one vector on an NVIDIA GPU, from a copy of the matrix in tiles.
 
-In the order of the rows, each entry reads a number of the vector at a random place, which takes two thirds of the time of a
-product if the vector exceeds the L1 cache. In tiles these reads are in shared memory:
+In a product by rows, each entry reads an element of the vector at a random address. If the vector exceeds the L1 cache, these
+reads take two thirds of the time. The copy has the entries in an order in which they read shared memory instead:
 
-- A *group* is some hundred rows, whose sums one warp adds up in shared memory; a block of threads has a group per warp.
-- A *tile* is a range of columns. One more warp copies its numbers of the vector to one half of a room in shared memory, while
-  the others multiply the entries of the previous tile by those in the other half. The entries of a group are stored tile by
-  tile. Each warp goes on to the next tile as soon as that has arrived; the next but one is copied when all have left theirs.
-- A *window* is 32 entries, one for each thread of a warp. In each tile, entries whose rows are in different banks of shared
-  memory follow each other, first one entry of each bank, then a second one, and so on, so that a window rarely waits for a bank
-  or has two entries of a row. Where it has two, these have different *turns*, and the warp adds turn by turn. So each sum has a
-  fixed order, and equal calls return equal bits.
+- A *group* is some hundred consecutive rows, which belong to one warp. Its sums are in shared memory.
+- A *tile* is a range of columns. The entries of a group are stored tile by tile, and all warps of a block work on the same tile
+  or the next. Their elements of the vector are in shared memory, in a buffer for two tiles (double buffering): while the warps
+  multiply the entries of a tile, a further warp copies the elements of the next one to the other half. Each warp goes on to the
+  next tile when the barrier of that half reports its arrival; a half is filled again when all warps have released it.
+- A *window* is 32 consecutive entries, one for each thread of a warp. Within a tile the entries of a group are in rounds: one
+  entry from each bank of shared memory in which the group has sums, then a second one from each, and so on. So the threads of a
+  window rarely add to the same bank or to the same row. Where two entries of a window are of one row, these have different
+  *turns*, and the warp adds turn by turn: each sum has a fixed order, and equal calls return equal bits.
 
-An entry takes eight bytes: its value as float32, its place in the room (16 bits), its row in the group (9) and its turn (5).
+An entry takes eight bytes: its value as float32, the place of its vector element in the buffer (16 bits), its row in the group
+(9) and its turn (5).
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ FILLED = 64
 """Least entries of a group in a tile, in the mean: with fewer, copying tiles takes longer than the reads that it saves."""
 
 BANKS = 16
-"""Numbers of float64 that shared memory reads or writes at a time, if they are in different banks."""
+"""Banks of shared memory, in numbers of float64: so many are read or written at a time, if they are in different banks."""
 
 LAYOUT = r"""
 // The entries of each group in the order of tiles; `lengths` are the numbers of entries of its tiles with the zeros after them,
@@ -127,7 +129,7 @@ extern "C" __global__ void layout(
 """
 
 PRODUCT = r"""
-__device__ inline double of(double x) { return ENTRY; }
+__device__ inline double of_entry(double x) { return ENTRY; }
 __device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 
 // The same, kept in a register: the compiler would compute it anew for each window.
@@ -138,16 +140,16 @@ __device__ inline unsigned kept_address(const void* p)
     return address;
 }
 
-__device__ inline double number(unsigned address)
+__device__ inline double read_shared(unsigned address)
 {
     double x;
     asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(address) : "memory");
     return x;
 }
 
-__device__ inline void add(unsigned address, double x)
+__device__ inline void add_shared(unsigned address, double x)
 {
-    asm volatile("st.shared.f64 [%0], %1;" :: "r"(address), "d"(number(address) + x) : "memory");
+    asm volatile("st.shared.f64 [%0], %1;" :: "r"(address), "d"(read_shared(address) + x) : "memory");
 }
 
 // Start to copy numbers to shared memory; `arrived` changes its phase when they are there.
@@ -167,36 +169,37 @@ __device__ inline void wait(unsigned long long* barrier, unsigned phase)
             " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(shared_address(barrier)), "r"(phase) : "memory");
 }
 
-// Sums over the tiles of a range (one of gridDim.y) of f(entry) times the number of w at its column, for each row.
+// Sums over the tiles of a range (one of gridDim.y) of f(entry) times the element of w at its column, for each row.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
     const uint2* entries, const long long* starts, const double* w, double* out, long long n, long long d, int group, int width,
     int tiles, int groups, int range)
 {
-    extern __shared__ __align__(16) double room[];
-    __shared__ __align__(8) unsigned long long arrived[2], left[2];  // barriers of the tiles in both halves of the room
+    extern __shared__ __align__(16) double buffer[];  // elements of the vector for two tiles, then the sums of all groups
+    __shared__ __align__(8) unsigned long long arrived[2], released[2];  // barriers of both halves
     const int warps = THREADS / 32 - 1;  // the last one copies
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, own = blockIdx.x * warps + warp;
     int first = blockIdx.y * range, count = min(tiles, first + range) - first;
     if (threadIdx.x == 0) {
         for (int k = 0; k < 2; ++k) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(shared_address(arrived + k)) : "memory");
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(left + k)), "r"(warps) : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(released + k)), "r"(warps) : "memory");
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (warp == warps) {
         for (int t = 0; lane == 0 && t < count; ++t) {
-            if (t > 1) wait(left + (t & 1), (t >> 1) - 1 & 1);
+            if (t > 1) wait(released + (t & 1), (t >> 1) - 1 & 1);
             long long low = (long long)(first + t) * width;
-            fetch(room + (t & 1) * width, w + low, min((long long)width, d - low), arrived + (t & 1));
+            fetch(buffer + (t & 1) * width, w + low, min((long long)width, d - low), arrived + (t & 1));
         }
         return;
     }
-    double* sums = room + 2 * width + warp * (group + 1);  // and one for zeros
+    double* sums = buffer + 2 * width + warp * (group + 1);  // and one for zeros
     for (int i = lane; i <= group; i += 32) sums[i] = 0.0;
     __syncwarp();
-    const unsigned room_address = kept_address(room), sums_address = kept_address(sums), left_address = kept_address(left);
+    const unsigned buffer_address = kept_address(buffer), sums_address = kept_address(sums);
+    const unsigned released_address = kept_address(released);
     const long long* bounds = starts + (long long)min(own, groups - 1) * tiles + first;
     const long long begin = bounds[0];
     // The entry at which a tile of the range begins; a warp without a group has none, in any tile.
@@ -206,10 +209,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
     #pragma unroll
     for (int u = 0; u < AHEAD; ++u) ahead[u] = __ldcs(source + u * 32);
     // A window has entries of two tiles at most. The warp waits for tile t + 1 before the first window with entries of it, and
-    // leaves tile t after the last one with entries of that.
+    // releases tile t after the last one with entries of that. `event` is the number of the window before which it does the next.
     int t = 0;
     unsigned later = start(1), after = start(2), event = later >> 5;
-    bool entered = false;  // whether tile t + 1 has arrived
+    bool entered = false;  // whether the warp has waited for tile t + 1
     wait(arrived, 0);
     auto next = [&]() {
         if (t + 1 == count) return false;
@@ -220,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
             __syncwarp();
             if (lane == 0)
                 asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
-                    :: "r"(left_address + 8 * (t & 1)) : "memory");
+                    :: "r"(released_address + 8 * (t & 1)) : "memory");
             ++t, later = after, after = start(t + 2), event = later >> 5;
         }
         entered = !entered;
@@ -233,15 +236,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
                 if (!next()) goto done;
             uint2 entry = ahead[u];
             ahead[u] = __ldcs(source + (AHEAD + u) * 32);  // also behind the last window, where others or zeros are
-            double term = of((double)__uint_as_float(entry.y)) * number(room_address + 8 * (entry.x & 0xffff));
+            double term = of_entry((double)__uint_as_float(entry.y)) * read_shared(buffer_address + 8 * (entry.x & 0xffff));
             unsigned sum = sums_address + (entry.x >> 13 & 511 * 8), turn = entry.x >> 25;
             if (!__any_sync(0xffffffffu, turn)) {
-                add(sum, term);
+                add_shared(sum, term);
                 __syncwarp();
             } else {
                 unsigned last = __reduce_max_sync(0xffffffffu, turn);
                 for (unsigned v = 0; v <= last; ++v) {
-                    if (turn == v) add(sum, term);
+                    if (turn == v) add_shared(sum, term);
                     __syncwarp();
                 }
             }
@@ -327,12 +330,13 @@ class Tiles:
         self.longest = int(xp.diff(matrix.indptr).max())  # entries of a row
         lengths = xp.empty(shape.groups * shape.tiles, np.int32)
         self.starts = xp.zeros(lengths.size + 2, np.int64)  # one more, which warps read ahead
-        self._lay(matrix, lengths, self.starts, np.intp(0), fill=0)
+        self._write(matrix, lengths, self.starts, np.intp(0), fill=0)
         xp.cumsum(lengths, dtype=np.int64, out=self.starts[1:-1])
         self.entries = xp.empty(2 * (int(self.starts[-2]) + 32 * AHEAD), np.uint32)
-        self._lay(matrix, lengths, self.starts, self.entries, fill=1)
+        self._write(matrix, lengths, self.starts, self.entries, fill=1)
 
-    def _lay(self, matrix: Any, lengths: Any, starts: Any, entries: Any, *, fill: int) -> None:
+    def _write(self, matrix: Any, lengths: Any, starts: Any, entries: Any, *, fill: int) -> None:
+        """Compute the lengths of the tiles or, with ``fill``, write the entries."""
         group, groups, tiles = self.shape[:3]
         index = "int" if matrix.indptr.dtype.itemsize == 4 else "long long"
         made = kernel("layout", LAYOUT, FILL=fill, ROWS=-(-group // 32), BANKS=BANKS, INDEX=index)

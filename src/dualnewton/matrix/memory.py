@@ -199,11 +199,11 @@ class MemoryData(Data):
         kept: dict[int, np.ndarray] = {}  # keyed by the first row of the block
 
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:
-            room: list[np.ndarray] = []
+            buffer: list[np.ndarray] = []
             total: tuple[np.ndarray, ...] = ()
             for each in blocks:
                 own = [vector.part(each.rows) for vector in vectors]
-                sums, found = self._evaluated(each, room, W, b, target, own, margins[each.rows])
+                sums, found = self._evaluated(each, buffer, W, b, target, own, margins[each.rows])
                 total = added([total, sums]) if total else sums
                 if found is not None:
                     kept[each.rows.start] = found
@@ -216,7 +216,7 @@ class MemoryData(Data):
     @staticmethod
     def _evaluated(
         each: LibraryBlock,
-        room: list[np.ndarray],
+        buffer: list[np.ndarray],
         W: np.ndarray,
         b: np.ndarray,
         target: Target,
@@ -224,7 +224,7 @@ class MemoryData(Data):
         Z: np.ndarray,
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
         """Write the margins of a block to Z, and return its sums and the columns to be kept."""
-        block = each.read(room)
+        block = each.read(buffer)
         block.products(W, Z)
         Z += b
         found = target.losses(vectors, Z)
@@ -337,12 +337,12 @@ class MemoryData(Data):
             return H, np.vstack([rows.T @ weighted, weighted.sum(axis=0)])
         weighted = weights[:, None] * np.column_stack([targets, np.ones(indices.size)])
         H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
-        room = np.zeros((0, d))  # for all pieces: fresh memory takes longer than the subtraction
+        buffer = np.zeros((0, d))  # for all pieces: fresh memory takes longer than the subtraction
         for some, own in self._squared_pieces(indices, expanded=shifted or not self.profile.sparse):
             rows = own
             if shifted:
-                room = room if len(room) >= own.shape[0] else np.empty((own.shape[0], d))
-                rows = np.subtract(linear.to_dense(own), origin, out=room[: own.shape[0]])
+                buffer = buffer if len(buffer) >= own.shape[0] else np.empty((own.shape[0], d))
+                rows = np.subtract(linear.to_dense(own), origin, out=buffer[: own.shape[0]])
             H[:d, :d] += outer_products(rows, weights[some], np.float64)
             sums[:d] += rows.T @ weighted[some]
         sums[d] = weighted.sum(axis=0)

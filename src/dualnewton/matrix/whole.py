@@ -75,12 +75,12 @@ def widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
     """Yield chunks of rows as float64, all in the same buffer: allocating new memory would cost more than the products."""
     stored = X.nnz if sp.issparse(X) else X.size
     step = max(1, CHUNK * X.shape[0] // max(1, stored))
-    room = None if sp.issparse(X) or X.dtype == np.float64 else np.empty((min(step, X.shape[0]), X.shape[1]))
+    buffer = None if sp.issparse(X) or X.dtype == np.float64 else np.empty((min(step, X.shape[0]), X.shape[1]))
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
-        if room is None:
+        if buffer is None:
             yield part, as_float64(csr_rows(X, start, min(start + step, X.shape[0])) if sp.issparse(X) else X[part])
         else:
-            wide = room[: X[part].shape[0]]
+            wide = buffer[: X[part].shape[0]]
             wide[:] = X[part]
             yield part, wide

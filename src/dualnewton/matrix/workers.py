@@ -69,7 +69,7 @@ class Workers:
             from dualnewton.kernels import team
 
             team.prepare()
-            self.words = team.made(self.helpers)
+            self.words = team.new_team(self.helpers)
         self._start(wanted)
         return wanted
 

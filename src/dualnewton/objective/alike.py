@@ -22,7 +22,7 @@ OF_ROWS = ("y", "sample_weight", "offset")
 
 
 @cache
-def _kept(kind: Any) -> tuple[str, ...]:
+def _shared_names(kind: Any) -> tuple[str, ...]:
     """Return the names of the attributes that derived problems share."""
     return *(field.name for field in fields(kind)), *(name for name in OF_DATA if hasattr(kind, name))
 
@@ -37,7 +37,7 @@ def like(
     kind: Any = type(problem)
     twin = object.__new__(kind)
     own = vars(twin)
-    own.update({name: getattr(problem, name) for name in _kept(kind)})
+    own.update({name: getattr(problem, name) for name in _shared_names(kind)})
     if lam is not None:
         own["lam"] = lam
     if regularizer is not None:
@@ -78,13 +78,13 @@ def on_rows(problems: Sequence[Any], data: Any, draws: Sequence[np.ndarray]) -> 
         yield (
             rows,
             [
-                _over(problem, rows, {name: taken[id(each)] for name, each in own.items()})
+                _on_rows_of(problem, rows, {name: taken[id(each)] for name, each in own.items()})
                 for problem, own in zip(problems, owned, strict=True)
             ],
         )
 
 
-def _over(problem: Any, data: Any, of_rows: dict[str, Any]) -> Any:
+def _on_rows_of(problem: Any, data: Any, of_rows: dict[str, Any]) -> Any:
     """Return the problem over other rows, given their labels, weights and offsets by name."""
     kind: Any = type(problem)
     twin = object.__new__(kind)

@@ -374,7 +374,7 @@ def primal_bounds(
     searched: dict[int, np.ndarray] = {}
     k = column = first = kept = 0
     for group in groups:
-        sums, first, kept = _taken(group, points.forms[k], found, first, kept)
+        sums, first, kept = _sums_of_group(group, points.forms[k], found, first, kept)
         for place, bound in enumerate(sums.bounds()):
             problem, K = problems[k], group.K
             penalty = float(problem.lam * problem.g.value(models[k]))
@@ -397,7 +397,7 @@ def primal_bounds(
     return results
 
 
-def _taken(group: Group, form: RowForm, found: Evaluation, first: int, kept: int) -> tuple[DualSums, int, int]:
+def _sums_of_group(group: Group, form: RowForm, found: Evaluation, first: int, kept: int) -> tuple[DualSums, int, int]:
     """Return the sums of a group of a pass, and the ends of its columns among the sums and among the kept ones."""
     M, K, kinds = group.M, group.K, 1 + form.direction
     size = M * K * kinds

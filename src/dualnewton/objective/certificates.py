@@ -106,7 +106,7 @@ def certify_models(
     have a bound on their rounding errors if ``tol`` is given. Neither it nor the dual bound need be sharp where gap and errors
     are at most tol|P|.
     """
-    models, intercepts = _allowed(problems, models, intercepts)
+    models, intercepts = _checked_models(problems, models, intercepts)
     groups = groups_of(problems)
     found = primal_bounds(problems, models, intercepts, tol or 0.0, groups)
     pairs = _pairs(groups, models, intercepts, found, tol)
@@ -116,7 +116,7 @@ def certify_models(
     return [pair.proved_by(each.alpha, problem.dual_at(each.alpha, each.bar)) for problem, pair, each in others]
 
 
-def _allowed(
+def _checked_models(
     problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any]
 ) -> tuple[list[np.ndarray], list[Any]]:
     """Return the models and the intercepts, checked: those of many outputs together."""
@@ -164,7 +164,7 @@ def certify_pairs(
 
     For methods that compute both: at a kink −φ′(z_i) is any slope in an interval, and a wrong choice proves nothing.
     """
-    models, intercepts = _allowed(problems, models, intercepts)
+    models, intercepts = _checked_models(problems, models, intercepts)
     points = [problem.balanced(problem.dual_point(alpha)) for problem, alpha in zip(problems, alphas, strict=True)]
     products = problems[0].data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
     products, found, groups = products.reshape(problems[0].n, -1), [], groups_of(problems)

@@ -14,24 +14,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.matrix import Data
+from dualnewton.objective.conjugate_gradients import Effort, solve_together
 from dualnewton.row_arrays import on_host
-
-Product = Callable[[np.ndarray], np.ndarray]
-"""The product of a matrix with an array: with each row, or with all entries."""
-
-MOST_PRODUCTS = 1000
-"""Conjugate gradients of a system at most: as many as the passes to which a run is limited by default."""
-
-SINGULAR = 2.0**-48
-"""Curvature pᵀHp, as a fraction of that of the diagonal of H, up to which H is singular along p, up to rounding."""
 
 CONSTANT = 2.0**-48
 """Sum of squares of a centred feature, as a fraction of that of the feature, up to which the feature is constant."""
@@ -45,54 +36,6 @@ of the system of one such vector, which tells whether there is a null space, and
 
 NULL = 1e-3
 """Length up to which an error in such a vector is that of its system."""
-
-
-@dataclass
-class Effort:
-    """Limits on conjugate gradients, and their number so far: a solution is approximate once these are reached."""
-
-    products: float = MOST_PRODUCTS  # at most
-    deadline: float = math.inf  # by ``time.perf_counter``
-    # A residual of at most this fraction of the right-hand side, both in the norm of the preconditioner, is small enough.
-    fraction: float = 0.0
-    made: int = field(default=0, init=False)
-
-    def is_over(self) -> bool:
-        """Whether a limit is reached."""
-        return self.made >= self.products or time.perf_counter() > self.deadline
-
-
-def conjugate_gradients(
-    product: Product,  # V ↦ VH
-    right: np.ndarray,  # (S, m) right-hand sides
-    inverse: np.ndarray,  # (m,) diagonal preconditioner; unknowns where it is zero stay at zero
-    enough: np.ndarray,  # (S, m) absolute values of the entries of a residual that are small enough
-    effort: Effort,
-) -> np.ndarray:
-    """Solve XH = R for several right-hand sides, the rows of R, in shared passes."""
-    used = inverse > 0.0
-    diagonal = np.divide(1.0, inverse, out=np.zeros(inverse.shape), where=used)
-    x, r = np.zeros(right.shape), np.where(used, right, 0.0)
-    p = q = inverse * r
-    square, regular = np.einsum("km,km->k", r, q), np.ones(len(r), dtype=bool)
-    left = effort.fraction**2 * square
-    while not effort.is_over():
-        active = regular & (square > left) & (np.abs(r) > enough).any(axis=1)
-        if not active.any():
-            break
-        image = np.zeros(r.shape)
-        image[active] = product(p[active])  # solved systems take no part in further passes
-        effort.made += 1
-        curvature = np.einsum("km,km->k", p, image)
-        regular &= curvature > SINGULAR * (np.square(p) @ diagonal)
-        active &= regular
-        t = np.divide(square, curvature, out=np.zeros(len(r)), where=active)[:, None]
-        x += t * p
-        r -= t * np.where(used, image, 0.0)
-        q = inverse * r
-        last, square = square, np.einsum("km,km->k", r, q)
-        p = q + np.divide(square, last, out=np.zeros(len(r)), where=active)[:, None] * p
-    return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,16 +80,15 @@ class CentredSystems:
 
         ``enough`` has the absolute values of residuals that are small enough, in the same shape.
         """
-        used = self.diagonal > 0.0
-        plain, limits = used.astype(float), np.where(used, enough, math.inf)
+        plain = (self.diagonal > 0.0).astype(float)
         if not self.is_scaled:
-            return conjugate_gradients(self.product, right, plain, limits, effort)
+            return solve_together(self.product, right, plain, enough, effort)
         given, V = len(right), np.empty((0, self.data.d))
         if "basis" not in vars(self) and not effort.fraction:  # the system of a random vector shares the passes
             V, accuracy = self._probes(1, ROUGH)
-            right, limits = np.vstack([right, self.product(V)]), np.vstack([limits, accuracy])
-        found = conjugate_gradients(self.product, right, self._inverse, limits, effort)
-        W, limits = found[:given], limits[:given]
+            right, enough = np.vstack([right, self.product(V)]), np.vstack([enough, accuracy])
+        found = solve_together(self.product, right, self._inverse, enough, effort)
+        W = found[:given]
         if effort.is_over():
             return W
         basis = self.null_space(effort.deadline, V - found[given:])
@@ -154,7 +96,7 @@ class CentredSystems:
             return W
         if basis is not None:
             return W - (W @ basis.T) @ basis
-        return conjugate_gradients(self.product, self.product(W), plain, limits, effort)
+        return solve_together(self.product, self.product(W), plain, enough[:given], effort)
 
     @property
     def is_scaled(self) -> bool:
@@ -177,10 +119,10 @@ class CentredSystems:
         known, roots = vars(self), np.sqrt(self.diagonal)
         if "basis" in known:
             return known["basis"]
-        left = self._left(1, ROUGH, deadline) if left is None or not len(left) else left
+        left = self._unrecovered(1, ROUGH, deadline) if left is None or not len(left) else left
         basis = self._equal_sums if np.linalg.norm(left * roots) <= NULL else None
         for count in PROBES if basis is None else ():
-            left = self._left(count, EXACT, deadline)
+            left = self._unrecovered(count, EXACT, deadline)
             lengths = np.linalg.svd(left * roots, compute_uv=False)
             rank = int(np.count_nonzero(lengths > NULL))
             if rank < count:
@@ -190,10 +132,10 @@ class CentredSystems:
             known["basis"] = basis
         return basis
 
-    def _left(self, count: int, accuracy: float, deadline: float) -> np.ndarray:
+    def _unrecovered(self, count: int, accuracy: float, deadline: float) -> np.ndarray:
         """Return random vectors without the solutions of their systems."""
         (V, enough), effort = self._probes(count, accuracy), Effort(deadline=deadline)
-        return V - conjugate_gradients(self.product, self.product(V), self._inverse, enough, effort)
+        return V - solve_together(self.product, self.product(V), self._inverse, enough, effort)
 
     def _probes(self, count: int, accuracy: float) -> tuple[np.ndarray, np.ndarray]:
         """Return random vectors, and the residuals that their systems may leave; a single one is orthogonal to equal sums."""
@@ -201,7 +143,7 @@ class CentredSystems:
         V = np.random.default_rng(0).standard_normal((count, self.data.d)) * np.sqrt(self._inverse)
         if count == 1 and len(known := self._equal_sums):
             V -= (V * self.diagonal) @ known.T / (np.square(known) @ self.diagonal) * known
-        return V, np.tile(np.where(roots > 0.0, accuracy * roots, math.inf), (count, 1))
+        return V, np.tile(accuracy * roots, (count, 1))
 
     @cached_property
     def _equal_sums(self) -> np.ndarray:

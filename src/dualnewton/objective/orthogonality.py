@@ -101,25 +101,25 @@ class Independence(NamedTuple):
         return 1.01 * math.sqrt(float(np.vdot(scaled, scaled)) / self.smallest)
 
 
-def room_of(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
+def boundary_distances(problem: Problem, alpha: Any, away: float = 0.0) -> Any:
     """Return m_i, the distance of −α_i from the boundary of the domain of φ*; one if the domain has no boundary.
 
     It is zero where it is less than ``OUTSIDE`` times ``away``, a bound on the distance of −α_i from the domain.
     """
-    room = problem.loss.room(alpha, problem.y)
-    return room if away == 0.0 else np.where(room > OUTSIDE * away, room, 0.0)
+    distances = problem.loss.room(alpha, problem.y)
+    return distances if away == 0.0 else np.where(distances > OUTSIDE * away, distances, 0.0)
 
 
 def independence(
     problem: Problem,
-    room: Any | None = None,
+    distances: Any | None = None,
     *,
     one_sided: bool = False,
     gram: Callable[[], np.ndarray] | None = None,
 ) -> Independence | None:
     """Prove that the features are linearly independent, or that some are and the others depend on them exactly.
 
-    None if all proofs fail. ``room`` is m, the distances from the boundary, ones by default. If ``one_sided``, a dual point needs
+    None if all proofs fail. ``distances`` from the boundary are m, ones by default. If ``one_sided``, a dual point needs
     (Ãᵀcα)_j ≤ 0 only: a feature that depends on others then has a constraint of its own. ``gram`` returns G of all rows, which is
     used instead of that of a few rows if all rows are not many more.
     """
@@ -130,10 +130,10 @@ def independence(
     if gram is not None and whole and problem.n <= FEW_MORE * _few(problem):
         attempts = iter([(np.arange(problem.n), problem.c, gram())])
     else:
-        attempts = _grams(problem, room)
+        attempts = _grams(problem, distances)
     for rows, weights, G in attempts:
         last, error = (rows, weights), FLOAT64.gamma(rows.size + 8)  # each entry is a sum of products of three numbers
-        if (found := _scaled(G if kept is Ellipsis else _among(G, kept), error)) is not None:
+        if (found := _scaled(G if kept is Ellipsis else _rows_and_columns(G, kept), error)) is not None:
             return Independence(rows, kept, *found, float(weights.min()))
         # Relations between features are evaluated on all rows, which are not read again from files or from elsewhere.
         if one_sided or not whole:
@@ -141,7 +141,7 @@ def independence(
         spanning, close = spanning_features(problem.data, G, np.arange(len(G)) if kept is Ellipsis else kept)
         if spanning is None and close:  # the features depend on each other up to rounding
             return None
-        if spanning is not None and (found := _scaled(_among(G, spanning), error)) is not None:
+        if spanning is not None and (found := _scaled(_rows_and_columns(G, spanning), error)) is not None:
             return Independence(rows, spanning, *found, float(weights.min()))
     if last is None or not whole or problem.d > MOST_FACTORED:
         return None
@@ -149,7 +149,7 @@ def independence(
     return _factored(problem, last[0][::step], last[1][::step], kept)
 
 
-def _among(G: np.ndarray, features: np.ndarray) -> np.ndarray:
+def _rows_and_columns(G: np.ndarray, features: np.ndarray) -> np.ndarray:
     """Return the rows and columns of some features."""
     return G.take(features, axis=0).take(features, axis=1)
 
@@ -174,12 +174,12 @@ def _few(problem: Problem) -> int:
     return ROWS * (problem.d + 1) + MORE_ROWS
 
 
-def _grams(problem: Problem, room: Any) -> Iterator[tuple[Selection, np.ndarray, np.ndarray]]:
+def _grams(problem: Problem, distances: Any) -> Iterator[tuple[Selection, np.ndarray, np.ndarray]]:
     """Yield some of the rows with large c_i m_i, these products, and G of these rows; then the same of more of them.
 
     The first attempt has a few rows, the second one all rows, if they are in memory or in files.
     """
-    data, weights = problem.data, problem.c if room is None else problem.weighted(room)
+    data, weights = problem.data, problem.c if distances is None else problem.weighted(distances)
     n, local, few, heaviest = data.n, data.capabilities.local, _few(problem), float(weights.max())
     if not 0.0 < heaviest < math.inf:
         return
@@ -285,19 +285,19 @@ def smooth_growth(length: float, gaps: float, curvature: float, lightest: float)
 
 
 def growth(
-    problem: Problem, rows: Selection, length: float, alpha: Any, room: Any, z: Any, change: float
+    problem: Problem, rows: Selection, length: float, alpha: Any, distances: Any, z: Any, change: float
 ) -> float | None:
     """Return a bound on Σ c_i (h_i(δ_i − α_i) − h_i(−α_i)); None if the correction may leave the domain of φ*.
 
     By convexity it is at most 1/F of the same sum for Fδ, for any factor F ≥ 1, which divides the rounding errors of h by F.
 
-    ``rows`` are those whose δ_i is not zero, ``length`` is T, ``room`` is m, and the errors e of the margins z are bounded by
-    ``change`` ≥ (Σ c_i e_i²)^½. The loss has one column.
+    ``rows`` are those whose δ_i is not zero, ``length`` is T, ``distances`` are m, and the errors e of the margins z are bounded
+    by ``change`` ≥ (Σ c_i e_i²)^½. The loss has one column.
     """
     if length == 0.0:
         return 0.0
     loss, entries = problem.loss, problem.data.entries
-    y, c, m, v, z = (entries(values, rows) for values in (problem.y, problem.c, room, -alpha, z))
+    y, c, m, v, z = (entries(values, rows) for values in (problem.y, problem.c, distances, -alpha, z))
     factor = min(FARTHEST, 0.5 * math.sqrt(float((c * m).min())) / length)
     if not factor >= 1.0:
         return None

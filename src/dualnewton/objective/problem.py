@@ -16,13 +16,13 @@ from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective import row_sums
 from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.rounding import room_for, rounding_bound
+from dualnewton.objective.rounding import allowed_rounding, rounding_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.base import OverRows
 from dualnewton.row_arrays import ones
 from dualnewton.validation import SHORT, data_matrix, finite, frozen, positive, vector
 
-_ROOM = 4.0
+_SAFETY = 4.0
 """Safety factor on the measured rounding error of ᾱ when α is scaled into the domain of g*: other summation orders may round
 to larger values."""
 
@@ -332,7 +332,7 @@ class Problem:
         For small λ, sums that almost cancel are divided by λ. ``again`` is ᾱ with other rounding errors: the factor is that of ᾱ
         with each entry moved away from zero by a multiple of the difference of the two.
         """
-        return float(self.g.reach(bar + np.copysign(_ROOM * np.abs(bar - again), bar)))
+        return float(self.g.reach(bar + np.copysign(_SAFETY * np.abs(bar - again), bar)))
 
     def best_intercept(self, w: np.ndarray) -> Any:
         """argmin_b P(w, b), or zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
@@ -382,7 +382,7 @@ class Problem:
         found = pair.certificate
         if found.rounding is not None or len(pair.alpha) != self.n:
             return pair
-        enough = -np.inf if tol is None else room_for(found.primal, found.dual, tol)
+        enough = -np.inf if tol is None else allowed_rounding(found.primal, found.dual, tol)
         point = pair.w, pair.intercept, pair.alpha, found.primal, found.dual
         return pair.with_rounding(rounding_bound(self, *point, sizes=pair.sizes, enough=enough))
 

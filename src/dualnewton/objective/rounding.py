@@ -143,7 +143,7 @@ def _bounds_of_each(
     for problem, w, b, (primal, bound, penalty) in zip(problems, models, intercepts, found, strict=True):
         dual, alpha, _, sizes = bound
         sizes = sizes or dual_sizes(problem.loss, alpha, problem.row_vectors, masses=problem.fit_intercept)
-        enough = room_for(primal, dual, tol)
+        enough = allowed_rounding(primal, dual, tol)
         errors.append(_bound(problem, (w, b, alpha), (primal, dual), sizes, enough, penalty=penalty))
     return errors
 
@@ -163,7 +163,7 @@ def _bound_of_all(
     if not (alike and by_sizes and all(bound.sizes for bound in bounds)):
         return None
     values = [(primal, bound.value) for primal, bound in zip(primals, bounds, strict=True)]
-    enough = min(room_for(*each, tol) for each in values)
+    enough = min(allowed_rounding(*each, tol) for each in values)
     largest = max(max(map(abs, each)) for each in values)
     if not (enough > 0.0 and math.isfinite(largest)):
         return None
@@ -183,7 +183,7 @@ def _bound_of_all(
     return error if error is not None and error <= enough else None
 
 
-def room_for(primal: float, dual: float, tol: float) -> float:
+def allowed_rounding(primal: float, dual: float, tol: float) -> float:
     """Return the rounding errors with which the gap is still at most tol|P|."""
     return tol * abs(primal) - max(primal - dual, 0.0)
 
@@ -223,22 +223,22 @@ class _Analysis:
         n = problem.n
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
         in_parts = sums if n < 2 * SUMMED else sums_in_parts(problem, alpha, roundoff)
-        room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
+        safety = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
         shift = b if problem.columns == 1 else math.sqrt(b.dot(b))
         square, plain = 0.0, False
         if features is None:
-            norm, square = problem.data.norm * room, float(np.vdot(w, w))
+            norm, square = problem.data.norm * safety, float(np.vdot(w, w))
             along: Any = math.sqrt(square) * norm
             plain = problem.regularizer.form.is_plain
         else:
-            norm, along = math.sqrt(features.dot(features)) * room, np.abs(w) @ features
-            along = float(along if problem.columns == 1 else math.sqrt(along.dot(along))) * room
+            norm, along = math.sqrt(features.dot(features)) * safety, np.abs(w) @ features
+            along = float(along if problem.columns == 1 else math.sqrt(along.dot(along))) * safety
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
-            margins += math.sqrt(problem.label_sums.offsets) * room
+            margins += math.sqrt(problem.label_sums.offsets) * safety
         if plain or penalty is None:
             penalty = problem.lam * (0.5 * square if plain else float(problem.g.value(w)))
-        mass = math.sqrt(sizes.squares) * room
+        mass = math.sqrt(sizes.squares) * safety
         # By position: names take twice as long.
         return cls(
             problem,
@@ -251,7 +251,7 @@ class _Analysis:
             features,
             along,
             norm,
-            margins * room,
+            margins * safety,
             sizes,
             mass,
         )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.objective.orthogonality import independence, room_of, within_reach
+from dualnewton.objective.orthogonality import boundary_distances, independence, within_reach
 from dualnewton.objective.rounding import FLOAT64, sums_in_parts
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
@@ -117,12 +117,12 @@ def _orthogonal(problem: HuberScaleProblem, pair: CertifiedPair, excess: np.ndar
     Σ c_i δ_i y_i = ⟨Σ c_i δ_i x̃_i, θ⟩ − Σ c_i δ_i r_i. By Cauchy–Schwarz Σ c_i |δ_i r_i| ≤ T (Σ c_i m_i r_i²)^½.
     """
     unit, alpha = problem.unit, pair.alpha
-    room = room_of(unit, alpha)
-    if (proof := independence(unit, room)) is None:
+    distances = boundary_distances(unit, alpha)
+    if (proof := independence(unit, distances)) is None:
         return None
     entries, T = unit.data.entries, proof.length(excess[None])
     r = unit.margins(pair.w, pair.intercept) - unit.y
-    c, m, a, r = (entries(values, proof.rows) for values in (unit.c, room, alpha, r))
+    c, m, a, r = (entries(values, proof.rows) for values in (unit.c, distances, alpha, r))
     if not 0.25 * float((c * m).min()) >= T * T:
         return None
     of_r, of_alpha = (1.01 * T * math.sqrt(float((c * m) @ np.square(each))) for each in (r, a))

@@ -24,7 +24,8 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.newton_systems import CentredSystems, Effort, Product, conjugate_gradients
+from dualnewton.objective.conjugate_gradients import Effort, Product, solve_together
+from dualnewton.objective.newton_systems import CentredSystems
 from dualnewton.objective.orthogonality import Independence, independence
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.objective.unpenalised_rounding import Sums, unpenalised_bound
@@ -346,12 +347,12 @@ class View:
             enough = np.column_stack([enough, np.full(self.columns, math.sqrt(problem.n))])
         diagonal = own.ravel()
         scale = np.divide(1.0, diagonal, out=np.zeros(diagonal.shape), where=diagonal > SMALLEST)
-        enough = np.where(scale > 0.0, size * enough.ravel(), math.inf)[None]
+        enough = size * enough.reshape(1, -1)
 
         def times(V: np.ndarray) -> np.ndarray:
             return self.gradient(self.curved(z, self.times(V.reshape(own.shape)))).reshape(1, -1)
 
-        return lambda g, effort: conjugate_gradients(times, g.reshape(1, -1), scale, enough, effort).reshape(g.shape)
+        return lambda g, effort: solve_together(times, g.reshape(1, -1), scale, enough, effort).reshape(g.shape)
 
     def inverse(self, H: np.ndarray) -> Product:
         """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular.
@@ -360,8 +361,11 @@ class View:
         """
         if not np.isfinite(H).all():
             return np.zeros_like
-        if self.columns == 1 and (found := _factored(H)) is not None:
-            return found
+        if self.columns == 1 and (found := unit_factor(H)) is not None:  # eigenvalues take more than ten times as long
+            from scipy.linalg.lapack import dpotrs
+
+            L, unit = found
+            return lambda g: (unit * dpotrs(L, unit * g.ravel(), lower=True)[0]).reshape(g.shape)
         V, reciprocal, scale = _decomposed(H, scaled=True)
         # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:
@@ -409,12 +413,9 @@ def mean_weight(problem: Problem) -> float:
     return problem.label_sums.weight / problem.n
 
 
-def _factored(H: np.ndarray) -> Product | None:
-    """Return the product with H⁻¹ by a Cholesky factor; None if H, with a unit diagonal, may be near a singular matrix.
-
-    The eigenvalues of :func:`_decomposed` take more than ten times as long.
-    """
-    from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
+def unit_factor(H: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the Cholesky factor of D(s)HD(s), whose diagonal is one, and s; None if that may be near a singular matrix."""
+    from scipy.linalg.lapack import dpocon, dpotrf
 
     diagonal = H.diagonal()
     if not diagonal.min(initial=math.inf) > SMALLEST:
@@ -423,9 +424,7 @@ def _factored(H: np.ndarray) -> Product | None:
     B = H * np.outer(scale, scale)
     norm = float(np.abs(B).sum(axis=0).max(initial=0.0))
     L, failed = dpotrf(B, lower=True)
-    if failed or not dpocon(L, norm, uplo="L")[0] > WELL:
-        return None
-    return lambda g: (scale * dpotrs(L, scale * g.ravel(), lower=True)[0]).reshape(g.shape)
+    return None if failed or not dpocon(L, norm, uplo="L")[0] > WELL else (L, scale)
 
 
 def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.losses.rounding import DOUBLE, Roundoff
-from dualnewton.objective.orthogonality import growth, independence, room_of, smooth_growth, within_reach
+from dualnewton.objective.orthogonality import boundary_distances, growth, independence, smooth_growth, within_reach
 from dualnewton.objective.rounding import FLOAT64, _Analysis
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
@@ -126,8 +126,8 @@ def _growth(
         return T * (math.sqrt(2.0 * gaps) + 0.5 * T)
     if not problem.view.is_small:
         return None
-    room = room_of(unit, alpha, sizes.away)
-    if (proof := independence(unit, room, one_sided=problem.one_sided)) is None:
+    distances = boundary_distances(unit, alpha, sizes.away)
+    if (proof := independence(unit, distances, one_sided=problem.one_sided)) is None:
         return None
     T = proof.length(excess)
     if loss.dual_curvature is not None:
@@ -135,4 +135,4 @@ def _growth(
     if unit.columns > 1:
         return None
     change = 1.01 * (FLOAT64.unit / roundoff.unit) * sizes.change  # h is evaluated in float64
-    return growth(unit, proof.rows, T, alpha, room, unit.margins(pair.w, pair.intercept), change)
+    return growth(unit, proof.rows, T, alpha, distances, unit.margins(pair.w, pair.intercept), change)

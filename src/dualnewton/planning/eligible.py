@@ -53,8 +53,8 @@ def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
         return ("newton",) if is_joint(problem) and (form.joint or form.is_plain) else ()
     dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
     if has_hessian(problem):
-        room = problem.columns == 1 or (problem.d + 1) * problem.columns <= tuning.largest_matrix
-        return (*dual, "newton", "ihs") if room else (*dual, "ihs")
+        fits = problem.columns == 1 or (problem.d + 1) * problem.columns <= tuning.largest_matrix
+        return (*dual, "newton", "ihs") if fits else (*dual, "ihs")
     return dual if form.is_general else (*dual, "newton")
 
 

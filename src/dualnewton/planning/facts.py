@@ -15,7 +15,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint, methods_for
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import walks
+from dualnewton.planning.working_sets import follows_penalties
 from dualnewton.solvers.primal.single_precision import EXACT, mean_noise
 
 
@@ -35,7 +35,7 @@ class Facts:
     def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False, models: int = 1) -> Facts:
         """Measure the problem on a sample of its rows."""
         costs = Costs.of(problem.data.profile, tuning)
-        some = every(costs.n, tuning.norm_sample)
+        some = evenly_spaced(costs.n, tuning.norm_sample)
         data, gamma = problem.data, problem.loss.gamma
         sizes = data.squared_norms(some)
         if problem.sample_weight is not None:
@@ -100,9 +100,9 @@ class Facts:
         problem, n, d = self.problem, self.costs.n, self.costs.d * self.columns
         guess = self.tuning.used_share * min(n, d)
         threshold = float(np.mean(problem.regularizer.form.threshold))
-        if threshold == 0.0 or (walks(problem, self.tuning) and not problem.regularizer.strongly_convex):
+        if threshold == 0.0 or (follows_penalties(problem, self.tuning) and not problem.regularizer.strongly_convex):
             return guess
-        some = every(n, self.tuning.norm_sample)
+        some = evenly_spaced(n, self.tuning.norm_sample)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             c, y = (problem.data.entries(each, some) for each in (problem.c, problem.y))
             slopes = problem.loss.derivative(first_margins(problem, some), y)
@@ -115,7 +115,7 @@ class Facts:
     @cached_property
     def feature_spread(self) -> float:
         """The standard deviation of ln(1 + E[a_j²]/λ) over the features, from a sample of the rows."""
-        rows = self.problem.data.rows(every(self.costs.n, self.tuning.norm_sample))
+        rows = self.problem.data.rows(evenly_spaced(self.costs.n, self.tuning.norm_sample))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             curvature = np.asarray(linear.squared(rows).mean(axis=0)).ravel() / self.problem.lam
         # Squares may overflow.
@@ -234,7 +234,7 @@ def mean_squared_cosine(problem: Problem, tuning: Tuning) -> float:
     if not problem.data.capabilities.random_rows:
         return math.inf
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        G = linear.gram(problem.data.rows(every(problem.n, tuning.overlap_sample)))
+        G = linear.gram(problem.data.rows(evenly_spaced(problem.n, tuning.overlap_sample)))
         norms = np.sqrt(np.einsum("ii->i", G))
         units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
         total, m = float(np.square(units[:, None] * G * units).sum()), np.count_nonzero(norms)
@@ -259,6 +259,6 @@ def first_margins(problem: Problem, some: slice) -> np.ndarray:
     return o + problem.loss.best_intercept(o, y, c if c.any() else None)
 
 
-def every(n: int, rows: int) -> slice:
+def evenly_spaced(n: int, rows: int) -> slice:
     """Return a slice of about ``rows`` of n rows, evenly spaced."""
     return slice(None, None, max(1, n // rows))

@@ -206,7 +206,7 @@ def _without_dual_rounds(facts: Facts, method: str, tau: Tau) -> Plan:
 
 
 def _cheapest(facts: Facts) -> str:
-    if not (costs := predicted(facts)):
+    if not (costs := predicted_costs(facts)):
         able = facts.problem.data.capabilities
         raise DualnewtonError(
             f"regularizer must be a sum over features for these data, since {able.reason}, got {facts.problem.regularizer!r}"
@@ -214,12 +214,12 @@ def _cheapest(facts: Facts) -> str:
     return min(costs, key=costs.__getitem__)
 
 
-def predicted(facts: Facts) -> dict[str, float]:
+def predicted_costs(facts: Facts) -> dict[str, float]:
     """Predict the cost of each method that "auto" may choose."""
     return {name: PREDICTIONS[name](facts) for name in facts.methods}
 
 
-def offered(facts: Facts, *, primal: bool) -> list[Plan]:
+def offered_plans(facts: Facts, *, primal: bool) -> list[Plan]:
     """Return the plans of the primal or the dual methods among which "auto" may choose."""
     return [PLANS[name](facts, "auto") for name in facts.methods if (name in PRIMAL) == primal]
 

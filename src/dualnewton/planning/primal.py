@@ -8,7 +8,13 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.facts import Facts, sketch_speed
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.working_sets import affordable, compiles_walk, sums_at_once, takes_all, walks
+from dualnewton.planning.working_sets import (
+    affordable_features,
+    compiles_walk,
+    follows_penalties,
+    sums_at_once,
+    takes_all,
+)
 
 
 def newton(facts: Facts, tau: Tau) -> Plan:
@@ -63,7 +69,7 @@ def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
 
 def _takes_all(facts: Facts) -> bool:
     """Whether the steps of a proximal Newton method are over all features."""
-    if walks(facts.problem, facts.tuning):
+    if follows_penalties(facts.problem, facts.tuning):
         return sums_at_once(facts.problem, facts.tuning)
     columns = 1 if is_joint(facts.problem) else facts.columns
     return takes_all(facts.costs.of_classes(columns), once=facts.quadratic)
@@ -77,10 +83,10 @@ def _proximal_cost(facts: Facts) -> float:
     """
     tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
     every, used = _takes_all(facts), facts.used_features
-    if walks(facts.problem, tuning):
+    if follows_penalties(facts.problem, tuning):
         used = min(used, float(costs.n))
     # A working set has up to twice as many features as are in use.
-    size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
+    size = costs.d if every else min(max(2.0 * used, affordable_features(costs)), costs.d, tuning.largest_matrix)
     steps = tuning.newton_passes if every else tuning.working_set_steps
     entries = costs.stored * size / costs.d
     if costs.sparse and not every and facts.columns == 1 and tuning.by_entries(entries, size):
@@ -187,10 +193,10 @@ def sketched_passes(facts: Facts, rows: int) -> float:
     """Predict the passes from w = 0, with a sketch of ``rows`` rows."""
     last = facts.tuning.last_passes
     begin = last if facts.quadratic or facts.near else facts.tuning.newton_passes - last
-    return begin + facts.starting_logarithm / speed(facts, rows)
+    return begin + facts.starting_logarithm / speed_per_pass(facts, rows)
 
 
-def speed(facts: Facts, rows: int) -> float:
+def speed_per_pass(facts: Facts, rows: int) -> float:
     """Predict the logarithm of the factor by which a pass divides the gap, with a sketch of ``rows`` rows.
 
     With fewer rows than features, the directions that the sketch does not span have a curvature of at most trace/rows each. If

@@ -179,7 +179,7 @@ class SketchPolicy(Policy):
         patience = min(max(tuning.shortest_wait, int(price / tuning.dear_sketch)), tuning.longest_wait)
         if self.age < (patience if state.rows else tuning.speed_window):
             return False
-        left = self._left(gap, value)
+        left = self._logarithm_left(gap, value)
         # The speed of steps on a diagonal varies: the mean over all steps and over the later half is used.
         windows = [min(self.age, tuning.speed_window)] if state.rows else [self.age, self.age - self.age // 2]
         speed = max(sum(map(self._speed, windows)) / len(windows), tuning.stalled_step)
@@ -195,7 +195,7 @@ class SketchPolicy(Policy):
         costs, tuning, state = self.costs, self.costs.tuning, self.state
         if self.age < tuning.longest_wait:
             return False
-        steps_left = self._left(gap, value) / max(self._speed(self.age // 2), tuning.stalled_step)
+        steps_left = self._logarithm_left(gap, value) / max(self._speed(self.age // 2), tuning.stalled_step)
         worth = min(self.age - tuning.longest_wait, steps_left) * costs.data_pass
         for rows in (self.next_rows, state.rows):
             if tuning.renewal_margin * costs.columns * costs.with_columns(1).sketch(rows) < worth:
@@ -216,7 +216,7 @@ class SketchPolicy(Policy):
         speed = min(before - now for before, now in itertools.pairwise(known))
         return gap <= self.costs.tuning.skipped_gap * self.tol * abs(value) * math.exp(min(speed, LARGEST_LOGARITHM))
 
-    def _left(self, gap: float, value: float) -> float:
+    def _logarithm_left(self, gap: float, value: float) -> float:
         """Return the logarithm of the factor by which the gap must still decrease."""
         return math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
 
@@ -229,7 +229,7 @@ class SketchPolicy(Policy):
         costs, tuning, state = self.costs, self.costs.tuning, self.state
         if self.age < tuning.longest_wait:
             return False
-        left = self._left(gap, value) / max(self._speed(self.age - self.age // 2), tuning.stalled_step)
+        left = self._logarithm_left(gap, value) / max(self._speed(self.age - self.age // 2), tuning.stalled_step)
 
         def cost(rows: int) -> float:
             steps = left / (rows / state.rows) ** tuning.rows_exponent * (costs.data_pass + costs.applied(rows))

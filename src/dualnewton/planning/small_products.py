@@ -11,7 +11,7 @@ from dualnewton.matrix.protocol import Profile
 from dualnewton.planning.costs import DOUBLE, SINGLE, Costs, is_small
 from dualnewton.planning.dual import expected_epochs
 from dualnewton.planning.eligible import has_hessian
-from dualnewton.planning.facts import every, first_margins, mean_squared_cosine
+from dualnewton.planning.facts import evenly_spaced, first_margins, mean_squared_cosine
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.solvers.primal.single_precision import mean_noise
@@ -217,7 +217,10 @@ def _curvature(problem: Any, tuning: Tuning) -> float:
     """Return 1/γ, or for losses without γ the mean of φ″ of some rows at w = 0 and the best intercept."""
     if (gamma := problem.loss.gamma) is not None:
         return 1.0 / float(gamma)
-    at, y = first_margins(problem, some := every(problem.n, tuning.norm_sample)), problem.data.entries(problem.y, some)
+    at, y = (
+        first_margins(problem, some := evenly_spaced(problem.n, tuning.norm_sample)),
+        problem.data.entries(problem.y, some),
+    )
     return float(problem.loss.second_derivative(at, y).mean())
 
 

@@ -13,8 +13,8 @@ from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.eligible import has_hessian, methods_for
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import kinked_plans, offered
-from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, speed
+from dualnewton.planning.planner import kinked_plans, offered_plans
+from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, speed_per_pass
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 FINEST_HISTORY = 1.0 / 128.0
@@ -153,13 +153,14 @@ class Switching:
         no dual methods; its "ihs", which has a separate Hessian for each class, never grows into the joint Hessian.
         """
         dual = expected_epochs(self.facts.difficulty, self.tuning) * dual_epoch(self.facts)
-        primal = offered(self.facts, primal=True)
-        return [(dual, other) for other in offered(self.facts, primal=False)] or [
+        primal = offered_plans(self.facts, primal=True)
+        return [(dual, other) for other in offered_plans(self.facts, primal=False)] or [
             (other.cost, other) for other in primal if other.method != self.state.plan.method
         ]
 
     def _primal(self, epochs_left: float, relative_gap: float, remaining: float) -> Plan | None:
-        options = [(self._rest(other, relative_gap), other) for other in offered(self.facts, primal=True)]
+        others = offered_plans(self.facts, primal=True)
+        options = [(self._remaining_cost(other, relative_gap), other) for other in others]
         if not options:
             return None
         cost, other = min(options, key=itemgetter(0))
@@ -170,7 +171,7 @@ class Switching:
         reason = f"{epochs_left:.3g} more epochs of {self.state.plan.method} would cost {dual / cost:.2g} times as much"
         return other.after(self.state.plan, reason)
 
-    def _rest(self, other: Plan, relative_gap: float) -> float:
+    def _remaining_cost(self, other: Plan, relative_gap: float) -> float:
         """Predict the cost of a primal method from here."""
         costs, tuning, newton = self.facts.costs, self.tuning, other.method == "newton"
         if not has_hessian(self.problem):
@@ -178,9 +179,9 @@ class Switching:
         if not newton and math.isinf(expected_ihs_cost(self.facts, other.tau)):
             return math.inf
         if newton and self.facts.matrix_free:
-            by_product = speed(self.facts, costs.first_sketch)
+            by_product = speed_per_pass(self.facts, costs.first_sketch)
             return newton_by_products(self.facts, tuning.restart_passes, math.log(relative_gap / self.tol) / by_product)
-        gain = tuning.fastest_pass if newton else min(tuning.fastest_pass, speed(self.facts, other.tau))
+        gain = tuning.fastest_pass if newton else min(tuning.fastest_pass, speed_per_pass(self.facts, other.tau))
         if not newton and costs.is_dear(other.tau):
             return other.cost  # most of it is for passes without a sketch
         passes = tuning.restart_passes + math.log(relative_gap / self.tol) / gain

@@ -24,7 +24,7 @@ class SetSizes(Sizes):
         if takes_all(costs, once=once):
             return cls(True, 0, 0, tuning)
         by_columns = columns == 1 and compiled and is_thin(costs)
-        return cls(False, affordable(costs), costs.d if by_columns else tuning.largest_matrix, tuning)
+        return cls(False, affordable_features(costs), costs.d if by_columns else tuning.largest_matrix, tuning)
 
     @classmethod
     def of_paths(cls, models: int, tuning: Tuning = DEFAULT, profile: Profile | None = None) -> SetSizes:
@@ -39,7 +39,7 @@ class SetSizes(Sizes):
         return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning, rough)
 
 
-def affordable(costs: Costs) -> int:
+def affordable_features(costs: Costs) -> int:
     """Return the number of features whose matrix costs about a pass."""
     rates = costs.tuning.rates
     if costs.sparse:
@@ -59,7 +59,7 @@ def takes_all(costs: Costs, *, once: bool) -> bool:
     tuning = costs.tuning
     one_by_one = is_thin(costs) and tuning.by_entries(costs.stored, costs.d)
     few = costs.d <= (tuning.least_set if one_by_one else tuning.most_together)
-    return few and costs.d <= (tuning.large_set_factor if once or costs.sparse else 1.0) * affordable(costs)
+    return few and costs.d <= (tuning.large_set_factor if once or costs.sparse else 1.0) * affordable_features(costs)
 
 
 def is_thin(costs: Costs) -> bool:
@@ -103,7 +103,7 @@ def compiles_paths(features: int, tuning: Tuning) -> bool:
     return features > tuning.numpy_path_features
 
 
-def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
+def follows_penalties(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """Whether one least-squares model is fitted along decreasing penalties, on the matrix of its nonzero features.
 
     Every feature needs a threshold, so that few coefficients are nonzero, usually at most min(n, d). For sparse features,
@@ -122,7 +122,8 @@ def compiles_walk(problem: Problem, tuning: Tuning) -> bool:
     With more features than examples it has many linear systems, and NumPy takes ten times as long for them.
     """
     n, d = problem.n, problem.d
-    return tuning.wide_walk < n < d and n * d > tuning.wide_walk_share * tuning.small_entries and walks(problem, tuning)
+    large = n * d > tuning.wide_walk_share * tuning.small_entries
+    return tuning.wide_walk < n < d and large and follows_penalties(problem, tuning)
 
 
 def selects_features(problem: Problem) -> bool:
@@ -173,6 +174,6 @@ def explained(problem: Problem, slopes: np.ndarray) -> float:
     return float(each.sum()) / (float(problem.c @ np.square(t)) or 1.0)
 
 
-def ladder(profile: Profile, tuning: Tuning) -> float:
+def penalty_ratio(profile: Profile, tuning: Tuning) -> float:
     """Return the ratio of consecutive penalties for one model; with n > d it starts at the wanted penalty."""
     return tuning.path_ladder if profile.d > profile.n else 0.0

@@ -24,15 +24,15 @@ from dualnewton.run.snapshot import FAULTS
 from dualnewton.run.start import (
     Seed,
     Start,
-    alike,
-    called,
+    checked_callback,
+    checked_problems,
     direct_plan_for,
+    generator_source,
     has_model,
-    numbers_of,
     run_plan,
-    silent,
     starting_pairs,
     switching_of,
+    without_float_warnings,
 )
 from dualnewton.run.track import Track
 from dualnewton.samplings import Sampling
@@ -170,7 +170,7 @@ def solve_many(
     >>> problems = (dn.Problem(data.X, data.y, dn.losses.Squared(), lam=lam) for lam in (1.0, 0.1))
     >>> assert all(result.converged for result in dn.solve_many(list(problems)))
     """
-    problems = alike(problems)
+    problems = checked_problems(problems)
     max_epochs = integer("max_epochs", max_epochs, 0)
     request = Request(
         method,
@@ -179,13 +179,13 @@ def solve_many(
         positive("tol", tol, or_zero=True),
         None if certify_every is None else integer("certify_every", certify_every, 1),
         1 if n_threads is None else integer("n_threads", n_threads, 1),
-        called(callback),
+        checked_callback(callback),
         near=warm_start is not None and all(map(has_model, warm_start)),
         cold=warm_start is None,
         tuning=tuning or DEFAULT,
     )
     limit = math.inf if time_limit is None else positive("time_limit", time_limit, or_zero=True)
-    deadline, numbers, keeper = time.perf_counter() + limit, numbers_of(random_state), None
+    deadline, numbers, keeper = time.perf_counter() + limit, generator_source(random_state), None
     if checkpoint is not None:
         rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng
@@ -203,7 +203,7 @@ def solved(
     keeper: Keeper | None = None,
 ) -> list[Result]:
     """Do the same as :func:`solve_many` for arguments that are checked already, as those of an estimator are."""
-    with one_blas_thread, threads(request.n_threads), silent():
+    with one_blas_thread, threads(request.n_threads), without_float_warnings():
         interrupted, known = False, list[Any]()
         try:
             if keeper is None:

@@ -21,7 +21,7 @@ from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import fits_one_block
 from dualnewton.planning.tuning import Tuning
-from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
+from dualnewton.planning.working_sets import SetSizes, follows_penalties, penalty_ratio, sums_at_once
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.direct.block import Block, Found, Solvers, one_by_one
@@ -120,7 +120,7 @@ def make_method(
         if not has_hessian(first):
             once = first.loss.curvature is Curvature.CONSTANT
             joint = is_joint(first)
-            if len(problems) == 1 and not joint and walks(first, request.tuning):
+            if len(problems) == 1 and not joint and follows_penalties(first, request.tuning):
                 return _walk(first, data, points[0], request, compiled=compiled)
             columns = 1 if joint else first.columns
             sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
@@ -179,7 +179,7 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
     tuning = request.tuning
     summed = sums_at_once(problem, tuning)
     paths, _ = paths_of(problem, data, tuning, summed=summed, by_entries=False, compiled=compiled)
-    return LeastSquares(problem, paths, start, tol=request.tol, ladder=ladder(data.profile, tuning))
+    return LeastSquares(problem, paths, start, tol=request.tol, ladder=penalty_ratio(data.profile, tuning))
 
 
 def paths_of(

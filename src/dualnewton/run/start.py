@@ -136,7 +136,7 @@ def starting_pairs(
     return [pairs[k] for k in range(len(problems))]
 
 
-def alike(problems: Sequence[Any]) -> list[Any]:
+def checked_problems(problems: Sequence[Any]) -> list[Any]:
     """Return the problems of a run as a list; raise an error if they do not share X, loss, regulariser and intercept."""
     try:
         problems = list(problems)
@@ -167,14 +167,14 @@ def _shared_names(kind: Any) -> list[str]:
     return [part.name for part in fields(kind) if part.name in SHARED]
 
 
-def called(callback: Any) -> Any:
+def checked_callback(callback: Any) -> Any:
     """Return a callback, which must be a function or None."""
     if callback is not None and not callable(callback):
         raise DualnewtonError(f"callback must be a function of the progress, or None, got {callback!r:.60}")
     return callback
 
 
-def silent() -> np.errstate:
+def without_float_warnings() -> np.errstate:
     """Return the context of NumPy's error handling in a run, its planning included.
 
     Sums may overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a
@@ -184,7 +184,7 @@ def silent() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
-def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
+def generator_source(random_state: Seed) -> Callable[[], np.random.Generator]:
     """Return a function that returns the generator of a run, always the same object; an invalid seed raises an error here."""
     if callable(random_state):
         return random_state

@@ -65,7 +65,7 @@ def test_the_first_hessian_is_exact_where_all_rows_are_alike():
         q = RNG.standard_normal((K, own.size))
         q -= q.mean(axis=0)
         for alike in (True, False):
-            step = classes.shared(own, margins, alike=alike)(q.ravel())
+            step = classes.shared_inverse(own, margins, alike=alike)(q.ravel())
             np.testing.assert_allclose(hessian @ step, q.ravel(), atol=1e-3 * np.abs(q).max())
 
 
@@ -76,7 +76,7 @@ def test_the_hessians_of_classes_are_the_diagonal_blocks():
     blocks = (factor @ factor.T).reshape(K, D, K, D)
     q = RNG.standard_normal((K, D))
     steps = np.array([np.linalg.solve(blocks[k, :, k], q[k]) for k in range(K)])
-    found = classes.each(own, margins)(q.ravel()).reshape(K, D)
+    found = classes.inverse_of_each_class(own, margins)(q.ravel()).reshape(K, D)
     np.testing.assert_allclose(found, steps - steps.mean(axis=0), rtol=1e-4, atol=1e-6 * np.abs(steps).max())
 
 

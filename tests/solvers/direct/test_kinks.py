@@ -252,7 +252,7 @@ def test_limits_leave_a_point_that_is_certified():
 
 
 def test_the_general_method_goes_on_where_no_step_is_possible(monkeypatch):
-    monkeypatch.setattr(kinks, "started", lambda *_: None)
+    monkeypatch.setattr(kinks, "starting_state", lambda *_: None)
     X, score, _ = drawn(90, 7)
     problem = dn.Problem(X, score, losses.Quantile(0.3), lam=1e-4, fit_intercept=True)
     result = dn.solve(problem, tol=1e-8)

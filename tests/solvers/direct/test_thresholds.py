@@ -178,12 +178,12 @@ def test_all_features_at_once_have_the_products_of_centred_ones(origin, weights)
 
 
 def test_penalties_fall_in_equal_ratios_to_the_wanted_one():
-    assert thresholds.falling(0.5, 0.3) == (1.0,)
-    assert thresholds.falling(10.0, 0.3) == (1.0,)  # in between there would be a ratio above 0.3
-    assert thresholds.falling(1e3, 0.0) == (1.0,)
-    found = thresholds.falling(100.0, 0.3)
+    assert thresholds.falling_multiples(0.5, 0.3) == (1.0,)
+    assert thresholds.falling_multiples(10.0, 0.3) == (1.0,)  # in between there would be a ratio above 0.3
+    assert thresholds.falling_multiples(1e3, 0.0) == (1.0,)
+    found = thresholds.falling_multiples(100.0, 0.3)
     np.testing.assert_allclose(found, [100.0 ** (2 / 3), 100.0 ** (1 / 3), 1.0])
-    assert len(thresholds.falling(1e300, 0.3)) == thresholds.MOST_PENALTIES
+    assert len(thresholds.falling_multiples(1e300, 0.3)) == thresholds.MOST_PENALTIES
 
 
 def one_hot_model(variables, seed):
@@ -250,7 +250,7 @@ def test_correlated_features_are_left_to_newton_steps(n, d, monkeypatch):
 
 def test_newton_steps_follow_where_sweeps_do_not_suffice(monkeypatch):
     """The targets hide the common part of the features, so that these seem independent."""
-    monkeypatch.setattr(thresholds, "sweeps_worth", lambda *_: 3)
+    monkeypatch.setattr(thresholds, "worthwhile_sweeps", lambda *_: 3)
     rng = np.random.default_rng(0)
     for n, d in ((300, 600), (700, 400)):
         X = 0.5 * rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
@@ -325,8 +325,10 @@ def test_the_strongest_features_show_whether_features_share_what_they_explain(n,
         rows = thresholds.Rows(problem, block)
         zero = rows.evaluate(np.empty(0))
         np.testing.assert_allclose(np.abs(zero[1]), n * slopes, rtol=1e-9, atol=1e-9 * n)
-        strong = thresholds.worst(np.abs(zero[1]), np.arange(d), 16)
-        w, known, independent = thresholds.over_strongest(rows, kinks, zero, strong, block.crossovers, Limits(1e-8))
+        strong = thresholds.highest_scored(np.abs(zero[1]), np.arange(d), 16)
+        w, known, independent = thresholds.minimum_over_strongest(
+            rows, kinks, zero, strong, block.crossovers, Limits(1e-8)
+        )
         assert independent is expected
         assert known[0] < zero[0]
         residuals = y - y.mean() - (X - X.mean(axis=0)) @ w
@@ -336,9 +338,9 @@ def test_the_strongest_features_show_whether_features_share_what_they_explain(n,
 def test_features_stronger_than_chance():
     pull = np.minimum(np.abs(np.random.default_rng(0).standard_normal(1000)), 3.0)
     pull[[3, 500]] = 6.0, 5.0
-    np.testing.assert_array_equal(thresholds.strongest(pull, np.arange(1000)), [3, 500])
-    np.testing.assert_array_equal(thresholds.strongest(pull, np.arange(4, 1000)), [500])
-    assert thresholds.worst(pull, np.arange(1000), 2).tolist() == [3, 500]
+    np.testing.assert_array_equal(thresholds.stronger_than_chance(pull, np.arange(1000)), [3, 500])
+    np.testing.assert_array_equal(thresholds.stronger_than_chance(pull, np.arange(4, 1000)), [500])
+    assert thresholds.highest_scored(pull, np.arange(1000), 2).tolist() == [3, 500]
 
 
 def test_sweeps_that_fail_on_more_features_than_examples_are_followed_by_newton_steps():

@@ -68,7 +68,7 @@ def test_each_model_ends_where_it_ends_alone(loss, targets, fit_intercept, more)
 def test_outputs_of_least_squares_share_one_factor(monkeypatch):
     """Of equal λ without weights; each continues from its own start, with its own offsets."""
     factors = []
-    monkeypatch.setattr(lapack, "dpotrf", lambda M: factors.append(M) or dpotrf(M))
+    monkeypatch.setattr(lapack, "dpotrf", lambda M, **options: factors.append(M) or dpotrf(M, **options))
     more = {"lam": 1e-6, "fit_intercept": True, "regularizer": regularizers.L2(np.linspace(1.0, 4.0, D))}
     shifts = (None, OFFSET, 1e3 * OFFSET)
     problems = [

@@ -37,7 +37,7 @@ FACTOR, GRADIENTS = tuned(fewest_directions=1000, **DIRECT), tuned(fewest_direct
 def solved(problem, tol, directions, start=None):
     block = Block(problem.data)
     found = wide.solve(problem, block, start, Limits(tol, 100), inner=newton.solve, directions=directions)
-    return found, bool(block.kept)
+    return found, bool(block.cache)
 
 
 EITHER = [False, True]
@@ -202,8 +202,8 @@ def test_which_problems_are_wide():
 
 
 def test_outputs_of_least_squares_share_one_hessian(monkeypatch):
-    made, inverses = [], squares.inverses
-    monkeypatch.setattr(squares, "inverses", lambda *args: made.append(1) or inverses(*args))
+    made, inverses = [], squares.hessian_inverses
+    monkeypatch.setattr(squares, "hessian_inverses", lambda *args: made.append(1) or inverses(*args))
     scales = (1.0, 2.0, -3.0)
     problems = [dn.Problem(X, k * SCORE + k, losses.Squared(), lam=1e-3, fit_intercept=True) for k in scales]
     results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)

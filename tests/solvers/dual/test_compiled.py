@@ -13,9 +13,9 @@ from dualnewton import losses, regularizers, samplings, theory
 from dualnewton.run.result import Status
 from dualnewton.solvers.dual import sweeps
 from dualnewton.solvers.dual.compiled import CompiledEngine
-from judged import assert_certificate_is_true
 from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
 from tuned import tuned
+from verified import assert_certificate_is_true
 
 N, D = 1507, 90  # more entries than the NumPy rounds are for; no τ below divides N
 EPS = np.finfo(np.float64).eps
@@ -410,7 +410,7 @@ def test_read_only_mapped_and_fortran_order_data_give_the_same_bits(tau, dtype, 
     strided[::2, 1:-2] = X
     for form in (frozen, mapped, np.asfortranarray(X), strided[::2, 1:-2], X.astype(dtype().dtype.newbyteorder(">"))):
         if form.dtype != dtype and dtype == np.float32:
-            continue  # foreign byte order is widened to float64, so that the judge's last bits may differ
+            continue  # foreign byte order is widened to float64, so that the last bits of the certificate may differ
         assert_same_bits(expected, dn.solve(dn.Problem(form, problem.y, problem.loss), **settings))
     assert not frozen.flags.writeable
 

@@ -15,9 +15,9 @@ from dualnewton import losses, samplings
 from dualnewton.objective.certificates import certify_duals
 from dualnewton.run.result import Status
 from dualnewton.solvers.dual.compiled import CompiledEngine
-from judged import assert_certificate_is_true
 from tables import LOSSES, labels_for, load, make_problem, name_of
 from tuned import tuned
+from verified import assert_certificate_is_true
 
 ALWAYS_COMPILED = tuned(small_entries=0)
 
@@ -68,7 +68,7 @@ def exact_optimum(X, y, loss, lam, fit_intercept):
 
 
 def confirm(problem, certificate):
-    """D ≤ min P ≤ P up to the rounding of the judge."""
+    """D ≤ min P ≤ P up to the rounding errors of the problem's evaluation."""
     X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
     optimum = float(exact_optimum(X, problem.y, problem.loss, problem.lam, problem.fit_intercept))
     slack = 1e-13 * max(1.0, abs(certificate.primal))

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers import SDCA, SDNA
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.dual import face, kinked, piecewise
 from dualnewton.solvers.dual.base import intercept_curvature
 from dualnewton.solvers.dual.compiled import CompiledEngine

@@ -1,4 +1,4 @@
-"""The exact finish of losses with a kink: right where the set is right, silent where it cannot be, and never the judge."""
+"""The linear system of the examples on kinks: exact where the set is right, not used where it is not, and always certified."""
 
 from dataclasses import dataclass, replace
 

@@ -12,9 +12,9 @@ from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.run.result import Status
 from dualnewton.solvers.outer import aggregation
 from dualnewton.solvers.outer.aggregation import aggregated, expanded
-from judged import assert_certificate_is_true
 from tables import LOSSES, name_of
 from tuned import tuned
+from verified import assert_certificate_is_true
 
 SHIFTED = [losses.Quantile(0.3), losses.EpsilonInsensitive(0.4), losses.EpsilonInsensitive(0.0)]
 AGGREGATED, WHOLE = tuned(aggregated=1.0, one_block_features=0), tuned(aggregated=np.inf)

@@ -110,7 +110,7 @@ def test_a_smoothed_with_shifted_margins_is_a_proximal_step_on_the_dual(loss):
 
 @pytest.mark.parametrize("width", [1.0, 1e-3, 1e-9])
 def test_the_best_intercept_of_a_smoothed_problem(width):
-    """As the judge finds it, but without steps of the size of the width."""
+    """As the problem evaluates it, but without steps of the size of the width."""
     problem = problem_for(losses.EpsilonInsensitive(0.1), n=40, fit_intercept=True)
     pair = problem.certified_pair(np.zeros(problem.d))
     smoothed = smoothing._Model(problem, smoothing.Known(pair)).smoothed(width)

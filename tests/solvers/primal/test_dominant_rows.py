@@ -9,7 +9,7 @@ from dualnewton.matrix import MemoryData
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.planner import plan, predicted
+from dualnewton.planning.planner import plan, predicted_costs
 from dualnewton.planning.sketching import Sketching, SketchPolicy
 from dualnewton.solvers.primal import curvature, dominant_rows
 from dualnewton.solvers.primal.curvature import ConjugateGradients, Diagonal, gram_of
@@ -107,7 +107,7 @@ def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_
     problem = Problem(X, np.where(RNG.random(6000) < 0.5, 1.0, -1.0), losses.Squared(), lam=1e-7)
     facts = Facts.of(problem)
     assert facts.matrix_free
-    costs = predicted(facts)
+    costs = predicted_costs(facts)
     assert costs["ihs"] == np.inf
     assert 0.0 < costs["newton"] < np.inf
     assert "conjugate gradients" in plan(problem, method="newton").reason

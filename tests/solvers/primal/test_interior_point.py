@@ -22,10 +22,10 @@ from dualnewton.run.result import Status
 from dualnewton.solvers.primal import interior_point, step_systems
 from dualnewton.solvers.primal.interior_steps import Directions
 from dualnewton.solvers.primal.step_systems import Passes, Rows
-from judged import assert_certificate_is_true
 from kinked_cases import Quantile, problem_for
 from tables import load, name_of
 from tuned import GENERAL, tuned
+from verified import assert_certificate_is_true
 
 LOSSES = [
     losses.Hinge(),

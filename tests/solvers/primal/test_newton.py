@@ -1,4 +1,4 @@
-"""Newton's method and its sketch: they find what the dual methods find, on any data, and the judge agrees."""
+"""Newton's method and its sketch: they find what the dual methods find, on any data, with certificates that hold."""
 
 from itertools import product
 
@@ -107,7 +107,7 @@ def test_a_quadratic_problem_takes_one_step_of_newton():
     problem = problem_of(losses.Squared(), data(500, 8), fit_intercept=True)
     result = dn.solve(problem, method="newton", tol=1e-12, random_state=0)
     assert result.converged
-    assert result.n_epochs == 1.0  # the curvature of all rows; who else but the judge should look at the optimum?
+    assert result.n_epochs == 1.0  # one step with the curvature of all rows; only the certificate evaluates the optimum
 
 
 def test_a_leap_that_rounding_has_spoilt_is_followed_by_steps():

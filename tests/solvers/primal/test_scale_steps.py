@@ -81,7 +81,7 @@ def test_directions_solve_their_equations():
     far = made.towards(100.0 * change, to_kappa, off, refinements=4)
     length = made.length(far)
     moved = at.boxes + length * far.way
-    left = min(moved.min(), at.scale + length * far.scale, terms.room(psi + length * far.way[0]))
+    left = min(moved.min(), at.scale + length * far.scale, terms.ball_slack(psi + length * far.way[0]))
     assert 0.0 < length < 1.0
     assert left == pytest.approx(0.0, abs=1e-9)
 

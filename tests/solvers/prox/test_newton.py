@@ -1,4 +1,4 @@
-"""Newton's method for kinks and bounds: it finds what SDNA and scikit-learn find, on any data, and the judge agrees."""
+"""Newton's method for kinks and bounds: it finds what SDNA and scikit-learn find, on any data, with certificates that hold."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from dualnewton import losses, regularizers
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import model
-from judged import assert_certificate_is_true
 from tables import LOSSES, WITH_KINKS, labels_for, name_of
 from tuned import GENERAL, tuned
+from verified import assert_certificate_is_true
 
 SHAPES = [(120, 7, "dense"), (20, 40, "csr")]
 
@@ -148,8 +148,8 @@ def test_working_sets_find_what_all_features_find(loss, storage, monkeypatch):
         least_set=8, multiply=1.0, sparse_pair=1.0, largest_walk=0
     )  # a matrix is so dear that the first sets are small
     sizes = []
-    chosen = model.chosen
-    monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
+    chosen = model.chosen_features
+    monkeypatch.setattr(model, "chosen_features", lambda *args: sizes.append(len(found := chosen(*args))) or found)
     result = dn.solve(problem, method="newton", tol=1e-12, tuning=small)
     assert result.converged
     assert "working sets" in result.plan.reason

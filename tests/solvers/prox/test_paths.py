@@ -143,14 +143,18 @@ def test_the_kernel_and_numpy_find_the_same_minima(monkeypatch):
         one = np.ones(m)
         penalties = [Penalty(0.1 * t * one, t * one, -np.inf * one, one) for t in np.geomspace(300.0, 1.0, 10)]
         by = [
-            together.walk(H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled)
+            together.minima_along(
+                H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled
+            )
             for compiled in (False, True)
         ]
         np.testing.assert_allclose(by[0], by[1], atol=1e-8)
         monkeypatch.setattr(
             together, "MOST_STEPS", 1
         )  # what the active set method does not reach is minimised all the same
-        again = together.walk(H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
+        again = together.minima_along(
+            H, (along, np.full(2, np.nan)), np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False
+        )
         monkeypatch.undo()
         np.testing.assert_allclose(again, by[1], atol=1e-8)
 
@@ -170,7 +174,7 @@ def test_the_kernel_ends_at_a_small_relative_gap(ridge):
     penalties = [Penalty(ridge * t * one, t * one, -np.inf * one, np.inf * one) for t in np.geomspace(30.0, 1.0, 12)]
     goals = [goal * float(each.threshold[0]) for each in penalties]
     ended, exact = (
-        together.walk(H, (along, squares), np.zeros((1, 50)), penalties, goals, compiled=True)[:, 0]
+        together.minima_along(H, (along, squares), np.zeros((1, 50)), penalties, goals, compiled=True)[:, 0]
         for squares in (np.array([y @ y]), np.array([np.nan]))
     )
     beyond = 0
@@ -189,7 +193,9 @@ def test_the_kernel_goes_ahead_on_the_line_through_the_last_two_minima():
     _, _, H, along = lasso_moments()
     one, strengths = np.ones(30), (3.0, 2.5, 2.0)
     penalties = [Penalty(0.0 * one, t * one, -np.inf * one, np.inf * one) for t in strengths]
-    found = together.walk(H, (along, np.array([np.nan])), np.zeros((1, 30)), penalties, [1e-10] * 3, compiled=True)
+    found = together.minima_along(
+        H, (along, np.array([np.nan])), np.zeros((1, 30)), penalties, [1e-10] * 3, compiled=True
+    )
     assert np.count_nonzero(found) == 90
     trail = np.zeros((1, 2, 31))
     trail[0, 0, :30], trail[0, 1, :30] = found[0, 0], H[0] @ found[0, 0] - along[0]
@@ -319,7 +325,7 @@ def test_a_singular_matrix_does_not_stop_the_other_models(centred, monkeypatch):
     penalties = [Penalty(np.zeros(10), np.full(10, strength), -wide, wide) for strength in strengths]
     left, minimum = [], together._minimum
     monkeypatch.setattr(together, "_minimum", lambda *given, **more: left.append(1) or minimum(*given, **more))
-    found = together.walk(
+    found = together.minima_along(
         H, (along, np.full(1, np.nan)), np.zeros((1, 10)), penalties, 1e-6 * strengths, compiled=False
     )
     assert not left

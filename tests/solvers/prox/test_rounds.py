@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from dualnewton.solvers.prox.rounds import alternate, reachable
+from dualnewton.solvers.prox.rounds import alternate, reachable_goal
 
 
 @dataclass
@@ -41,6 +41,6 @@ def test_rounds_that_leave_the_violation_are_counted_only_at_the_minimum_over_wh
 
 def test_no_goal_is_below_rounding():
     H, slopes, sizes = np.diag([4.0, 9.0]), np.array([1.0, 2.0]), np.array([1.0, 1e3])
-    assert reachable(1e-3, H, slopes, sizes) == 1e-3
-    assert reachable(0.0, H, slopes, np.zeros(2)) == 8e-16
-    assert reachable(0.0, H, slopes, sizes) == pytest.approx(1e-16 * 3.0 * (2.0 + 3e3))
+    assert reachable_goal(1e-3, H, slopes, sizes) == 1e-3
+    assert reachable_goal(0.0, H, slopes, np.zeros(2)) == 8e-16
+    assert reachable_goal(0.0, H, slopes, sizes) == pytest.approx(1e-16 * 3.0 * (2.0 + 3e3))

@@ -1,4 +1,4 @@
-"""Softmax with kinks and bounds by Newton's method: what scikit-learn finds, on any data, and the judge agrees."""
+"""Softmax with kinks and bounds by Newton's method: what scikit-learn finds, on any data, with certificates that hold."""
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from dualnewton.solvers.deadline import NEVER
 from dualnewton.solvers.prox import model
 from dualnewton.solvers.prox.curvature import Probabilities, pseudo_inverse
 from dualnewton.solvers.prox.working_set import Everything, Gathered
-from judged import assert_certificate_is_true
 from tables import WITH_KINKS, name_of
 from tuned import tuned
+from verified import assert_certificate_is_true
 
 STORAGES = {"dense": np.asarray, "csr": sp.csr_array}
 
@@ -198,8 +198,8 @@ def test_working_sets_find_what_all_coordinates_find(storage, monkeypatch):
     X, y = classes(80, 100, density=0.3)
     problem = problem_of(regularizers.L1(), STORAGES[storage](X), y, form=("intercept",))
     small = tuned(least_set=8, multiply=1.0, sparse_pair=1.0)  # a matrix is so dear that the first sets are small
-    sizes, chosen = [], model.chosen
-    monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
+    sizes, chosen = [], model.chosen_features
+    monkeypatch.setattr(model, "chosen_features", lambda *args: sizes.append(len(found := chosen(*args))) or found)
     result = dn.solve(problem, tol=1e-12, tuning=small)
     assert result.converged
     assert "working sets" in result.plan.reason

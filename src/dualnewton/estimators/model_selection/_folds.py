@@ -28,7 +28,7 @@ class Folds:
     def of(cls, splits: Iterable[tuple[Any, Any]], n: int, sample_weight: np.ndarray | None = None) -> Folds:
         """Read the splits of n rows, given by row numbers or by masks; training and test set must each have a positive weight."""
         rows = np.arange(n)
-        pairs = [(_taken(rows, train), _taken(rows, test)) for train, test in splits]
+        pairs = [(_selected_rows(rows, train), _selected_rows(rows, test)) for train, test in splits]
         if not pairs:
             raise DualnewtonError("cv must yield at least one split (train, test), got none")
         for k, (train, test) in enumerate(pairs):
@@ -76,7 +76,7 @@ class Folds:
         return self.counts[:, first], group
 
 
-def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
+def _selected_rows(rows: np.ndarray, part: Any) -> np.ndarray:
     """Return the rows selected by their numbers or by a mask; an empty list, which has neither type, selects no rows."""
     return rows[np.asarray(part)] if np.size(part) else rows[:0]
 

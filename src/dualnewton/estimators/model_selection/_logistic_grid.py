@@ -75,7 +75,7 @@ class Grid:
             self.of_folds[place] = of_folds
         fits = len(of_folds) // self.folds
         each = [of_folds[k : k + fits] for k in range(0, len(of_folds), fits)]
-        self.coefs[place] = np.stack([_joined(member, data, results) for results in each])
+        self.coefs[place] = np.stack([_with_intercepts(member, data, results) for results in each])
 
     def everything(self) -> tuple[list[str], list[Any]]:
         """Return the outcomes of all fits, on all rows and on folds, and the names of their values."""
@@ -265,12 +265,12 @@ class _Fitted(LogisticRegression):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
-def _joined(member: Any, data: Examples, results: Sequence[Result]) -> np.ndarray:
+def _with_intercepts(member: Any, data: Examples, results: Sequence[Result]) -> np.ndarray:
     """Return coefficients and intercepts side by side, in the shapes and the precision of the class."""
     member._take(data, results)
     return np.column_stack([member.coef_, member.intercept_]) if member.fit_intercept else member.coef_
 
 
 def parted(coefs: np.ndarray, *, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Undo :func:`_joined`."""
+    """Undo :func:`_with_intercepts`."""
     return (coefs[:, :-1], coefs[:, -1]) if fit_intercept else (coefs, np.zeros(len(coefs)))

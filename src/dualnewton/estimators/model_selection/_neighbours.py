@@ -37,7 +37,7 @@ from dualnewton.planning.direct import (
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.row_arrays import some_columns
 from dualnewton.run.result import Result
-from dualnewton.solvers.direct.classes import coupling, each_solved
+from dualnewton.solvers.direct.classes import coupling, solved_by_class
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.objective import Objective
 
@@ -218,7 +218,7 @@ class _Grams:
                 H += gram if count == 1.0 else count * gram
         if H.ndim > 2:
             factors = [factorised(own, objective.column_ridge) for own in H]
-            return lambda g: each_solved(factors, g)
+            return lambda g: solved_by_class(factors, g)
         if self.S is None:
             factor = factorised(H, objective.ridge)
             return lambda g: solved(factor, g)

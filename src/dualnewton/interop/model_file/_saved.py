@@ -136,12 +136,12 @@ class SavedModel:
         """
         content, arrays = _archive.read(path, KIND, VERSION)
         try:
-            return cls._made(content, arrays)
+            return cls._of_content(content, arrays)
         except ValueError as error:
             raise BadFileError(f"{path} is damaged: {' '.join(str(error).split())}") from None
 
     @classmethod
-    def _made(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SavedModel:
+    def _of_content(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SavedModel:
         fields = _fields.checked(_fields.of_this_version(content))
         values = {name: array for name, array in arrays.items() if name not in ARRAYS}
         if len(arrays) - len(values) != len(ARRAYS) or (values and fields["estimator"] is None):

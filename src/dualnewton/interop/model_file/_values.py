@@ -80,7 +80,7 @@ def _fields(value: Any) -> list[Any]:
     return [getattr(value, each.name) for each in fields(value)]
 
 
-def _made(kind: type, values: list[Any]) -> Any:
+def _from_values(kind: type, values: list[Any]) -> Any:
     """Undo :func:`_fields`."""
     return kind(**dict(zip([each.name for each in fields(kind)], values, strict=True)))
 
@@ -121,11 +121,11 @@ KINDS: dict[str, Kind] = {
         lambda x: [x.primal, x.dual, list(x.parts), x.rounding, x.reach if math.isfinite(x.reach) else None],
         lambda x: Certificate(x[0], x[1], parts=tuple(x[2]), **_proof(*x[3:])),
     ),
-    "choice": Kind(ChoiceCertificate, _fields, lambda x: _made(ChoiceCertificate, x)),
+    "choice": Kind(ChoiceCertificate, _fields, lambda x: _from_values(ChoiceCertificate, x)),
     "trace": Kind(
-        Trace, lambda x: [_fields(row) for row in x.rows], lambda x: Trace([_made(Progress, row) for row in x])
+        Trace, lambda x: [_fields(row) for row in x.rows], lambda x: Trace([_from_values(Progress, row) for row in x])
     ),
-    "plan": Kind(Plan, _fields, lambda x: _made(Plan, x)),
+    "plan": Kind(Plan, _fields, lambda x: _from_values(Plan, x)),
     "loss": Kind(Loss, _loss, lambda x: Specification(x[0], parameters=x[1]).loss_object),
     "regularizer": Kind(
         Regularizer,

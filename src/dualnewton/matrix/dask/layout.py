@@ -259,7 +259,7 @@ class Layout:
 
     def entries_where(self, values: RowBlocks, mask: RowBlocks) -> np.ndarray:
         """Return the entries of the rows at which a mask is true; they should be few."""
-        return np.concatenate(self.each_block("selected-entries", tasks.chosen, [values, mask]))
+        return np.concatenate(self.each_block("selected-entries", tasks.entries_where, [values, mask]))
 
     def distinct(self, values: RowBlocks) -> np.ndarray:
         """Return the distinct entries, in order."""

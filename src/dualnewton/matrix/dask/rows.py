@@ -171,7 +171,7 @@ class RowBlocks(NDArrayOperatorsMixin):
             kwargs = {"initial": NEUTRAL[function], **kwargs}
         return self._joined(join, function, values, axis=axis, **kwargs)
 
-    def _made(self, shape: Any, value: float, dtype: Any = None) -> Any:
+    def _full(self, shape: Any, value: float, dtype: Any = None) -> Any:
         """Return an array of one number; an array of NumPy if no axis has the length of the rows."""
         lengths = tuple(np.atleast_1d(shape).tolist())
         if self.layout.n not in lengths:

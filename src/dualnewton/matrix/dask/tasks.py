@@ -347,7 +347,7 @@ def true_rows(block: Block, mask: np.ndarray) -> np.ndarray:
     return np.flatnonzero(mask) + block.rows.start
 
 
-def chosen(block: Block, values: np.ndarray, mask: np.ndarray) -> np.ndarray:  # noqa: ARG001
+def entries_where(block: Block, values: np.ndarray, mask: np.ndarray) -> np.ndarray:  # noqa: ARG001
     """Return the entries of a block at which a mask is true."""
     return values[mask]
 

@@ -36,7 +36,7 @@ class Block:
     crossovers: Crossovers = USUAL  # tuned numbers by which its solvers choose between two ways of computing the same
 
     @cached_property
-    def kept(self) -> dict[Any, Any]:
+    def cache(self) -> dict[Any, Any]:
         """What a solver computes once for all problems of a fit."""
         return {}
 

@@ -26,7 +26,7 @@ from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import PATIENCE, Pairs, further, is_close, is_slow, quasi_newton
+from dualnewton.solvers.direct.descent import PATIENCE, Pairs, further_steps, is_close, is_slow, quasi_newton
 from dualnewton.solvers.direct.risk import Risk
 
 RARE = 1e-6
@@ -66,25 +66,26 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
     narrow = noise <= NOTICED * goal and risk.rows.size >= block.crossovers.narrowed_entries
     for own in (risk.narrowed(), risk) if narrow else (risk,):
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
-        inverse, first, since = shared(own, at.margins, alike=alike), own.gap(at), steps
+        inverse, first, since = shared_inverse(own, at.margins, alike=alike), own.gap(at), steps
         while True:
             at, taken, last = quasi_newton(own, at, goal, inverse, most - steps, pairs, patience, limits.deadline)
             steps += taken
             observed = steps - since
-            missing = further(first, own.gap(at), goal * abs(at.value), observed) if observed >= PATIENCE else 1.0
+            missing = further_steps(first, own.gap(at), goal * abs(at.value), observed) if observed >= PATIENCE else 1.0
             slow = missing > most - steps
             if last or steps >= most or (slow and (whole or not few)) or limits.is_late():
                 break
             if slow:
                 whole, first, since = True, own.gap(at), steps
-            inverse = partial(solved, own.factor(at.margins, single=True)) if whole else each(own, at.margins)
+            joint = partial(solved, own.factor(at.margins, single=True)) if whole else None
+            inverse = joint or inverse_of_each_class(own, at.margins)
         x, alike = at.x, False
         if not last or is_close(own, at, goal):
             break
     return Found(*risk.model(x), -(-steps // 2))
 
 
-def shared(risk: Risk, margins: np.ndarray, *, alike: bool) -> Inverse:
+def shared_inverse(risk: Risk, margins: np.ndarray, *, alike: bool) -> Inverse:
     """Return q ↦ (S ⊗ G + ridge)⁻¹ q, up to the ridge, which is multiplied by S as well.
 
     ``alike`` is True if all rows have the same margins.
@@ -123,15 +124,15 @@ def _inverse(pairs: np.ndarray, K: int) -> np.ndarray:
     return np.linalg.inv(S)
 
 
-def each(risk: Risk, margins: np.ndarray) -> Inverse:
+def inverse_of_each_class(risk: Risk, margins: np.ndarray) -> Inverse:
     """Return q ↦ H_k⁻¹ q_k for every class, less the mean of the classes."""
     ridge = risk.ridge[: risk.size]
     diagonals = np.ascontiguousarray(curvature(risk.loss, margins, risk.vectors).T)
     factors = [risk.factor_of(own, ridge) for own in diagonals]
-    return lambda q: each_solved(factors, q)
+    return lambda q: solved_by_class(factors, q)
 
 
-def each_solved(factors: Sequence[np.ndarray], q: np.ndarray) -> np.ndarray:
+def solved_by_class(factors: Sequence[np.ndarray], q: np.ndarray) -> np.ndarray:
     """Return H_k⁻¹ q_k for every class, less the mean of the classes, given the factors of H_k."""
     parts = q.reshape(len(factors), -1)
     steps = np.array([solved(factor, own) for factor, own in zip(factors, parts, strict=True)])

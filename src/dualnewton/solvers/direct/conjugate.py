@@ -27,8 +27,8 @@ from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, curvature_at
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import further, step
-from dualnewton.solvers.direct.newton import from_hessian, nothing
+from dualnewton.solvers.direct.descent import further_steps, step
+from dualnewton.solvers.direct.newton import from_hessian, zero_start
 from dualnewton.solvers.direct.risk import Point, Risk
 from dualnewton.solvers.primal.single_precision import noise_of
 
@@ -65,11 +65,11 @@ Search = Generator[Asked, np.ndarray, Any]
 
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *, directions: int = 0) -> Found:
     """Do all that :func:`search` says, with a product at a time."""
-    found: Found = _answered(search(problem, block, start, limits, directions))
+    found: Found = _with_own_products(search(problem, block, start, limits, directions))
     return found
 
 
-def _answered(own: Search) -> Any:
+def _with_own_products(own: Search) -> Any:
     """Return what a search finds, all of whose products are computed one by one."""
     try:
         asked = next(own)
@@ -132,7 +132,7 @@ def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:
 
 def _constant(problem: Problem) -> Start:
     """Return w = 0, for least squares with the best intercept: the system then gives the value at its solution."""
-    w, b = nothing(problem)
+    w, b = zero_start(problem)
     return w, problem.best_intercept_without_features() if problem.loss.curvature is Curvature.CONSTANT else b
 
 
@@ -157,8 +157,10 @@ class Pace(NamedTuple):
             return False
         if more < self.observed or (gap >= max(gaps[0], self.first) and more < self.most / UNDECIDED):
             return products > self.most
-        left = further(gaps[-1 - half], gap, goal, half)
-        return products + (min(left, further(self.first, gap, goal, products)) if self.products else left) > self.most
+        left = further_steps(gaps[-1 - half], gap, goal, half)
+        if self.products:
+            left = min(left, further_steps(self.first, gap, goal, products))
+        return products + left > self.most
 
 
 ANY = Pace()
@@ -258,7 +260,7 @@ class System:
 
     def solved(self, left: float, goal: float, most: int, pace: Pace = ANY) -> Solved:
         """Do all that :meth:`search` says, with a product at a time."""
-        way: Solved = _answered(self.search(left, goal, most, pace))
+        way: Solved = _with_own_products(self.search(left, goal, most, pace))
         return way
 
     def search(

@@ -98,16 +98,16 @@ def quasi_newton(
         late = len(gaps) > most or time.perf_counter() > deadline
         if late or (is_slow is not None and is_slow(gaps, goal * abs(at.value))):
             return at, len(gaps) - 1, False
-        found, stuck = step(risk, at, corrected(inverse, pairs, -at.gradient), level)
+        found, stuck = step(risk, at, lbfgs_step(inverse, pairs, -at.gradient), level)
         if stuck:
             return found, len(gaps), True
-        remember(pairs, at, found)
+        add_pair(pairs, at, found)
         at = found
         gaps.append(risk.gap(at))
     return at, len(gaps) - 1, True
 
 
-def remember(pairs: Pairs, at: Point, found: Point) -> None:
+def add_pair(pairs: Pairs, at: Point, found: Point) -> None:
     """Add the pair of a step, if the objective is curved along it, and drop the oldest if there are too many."""
     s, y = found.x - at.x, found.gradient - at.gradient
     if (product := float(s.dot(y))) > CURVED * math.sqrt(float(s.dot(s)) * float(y.dot(y))):
@@ -120,7 +120,7 @@ def is_slow(gaps: list[float], goal: float, price: float) -> bool:
 
     A gap far larger than P contains little information: with a weak penalty it is so large at points near the minimum, too.
     """
-    return len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], goal, OBSERVED) > price
+    return len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], goal, OBSERVED) > price
 
 
 def needs_hessian(gaps: list[float], goal: float, price: float) -> bool:
@@ -135,15 +135,15 @@ def needs_hessian(gaps: list[float], goal: float, price: float) -> bool:
     renewed = max(
         1.0, math.log2(1.0 + left / (2.0 * first))
     )  # first > 0: else the first step was the last from its Hessian
-    return further(gaps[0], gaps[-1], goal, len(gaps) - 1) > price + renewed
+    return further_steps(gaps[0], gaps[-1], goal, len(gaps) - 1) > price + renewed
 
 
-def further(first: float, gap: float, goal: float, steps: int) -> float:
+def further_steps(first: float, gap: float, goal: float, steps: int) -> float:
     """Return the number of steps from a gap to another, at the rate of earlier steps from the first gap."""
     return steps * math.log(gap / goal) / math.log(first / gap) if gap < first else math.inf
 
 
-def corrected(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
+def lbfgs_step(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:
     """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from B₀⁻¹; q is overwritten."""
     shares = []
     for s, y, product in reversed(pairs):

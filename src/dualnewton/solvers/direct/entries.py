@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton.kernels.constants import SWEEPS
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.thresholds import ROUGHLY, falling
-from dualnewton.solvers.prox.column_descent import SWEEPS
+from dualnewton.solvers.direct.thresholds import ROUGHLY, falling_multiples
 from dualnewton.solvers.prox.entry_paths import LOOSELY, EntryModel
 from dualnewton.solvers.prox.subproblem import Penalty
 
@@ -26,8 +26,8 @@ def swept(problem: Problem, block: Block, start: Start | None, limits: Limits, m
     """Sweep at most so often; return the model, and whether these sweeps sufficed."""
     y = problem.y if problem.offset is None else problem.y - problem.offset
     crossovers, penalty = block.crossovers, Penalty.of(problem)
-    if (features := block.kept.get("entries: features")) is None:
-        features = block.kept["entries: features"] = block.data.columns(np.arange(problem.d))
+    if (features := block.cache.get("entries: features")) is None:
+        features = block.cache["entries: features"] = block.data.columns(np.arange(problem.d))
     # Dense features are swept only if that is expected to suffice without Newton steps.
     newton = crossovers.largest_matrix if problem.data.profile.sparse else 0
     model = EntryModel(features, y, problem.c, most, newton, fit_intercept=problem.fit_intercept)
@@ -35,7 +35,7 @@ def swept(problem: Problem, block: Block, start: Start | None, limits: Limits, m
     if start is None:
         w = np.zeros(problem.d)
         highest = float((np.abs(model.columns.known) / penalty.threshold).max(initial=0.0))
-        strengths = falling(highest, crossovers.path_ladder if problem.d > problem.n else 0.0)
+        strengths = falling_multiples(highest, crossovers.path_ladder if problem.d > problem.n else 0.0)
     else:
         w = np.asarray(start[0])
     for strength in strengths:

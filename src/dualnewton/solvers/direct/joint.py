@@ -17,15 +17,15 @@ with all outputs of these take several times as long as the compiled coordinate 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualnewton.matrix.factors import factorised, solved
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import (
@@ -36,12 +36,12 @@ from dualnewton.solvers.direct.active_set import (
     MOST_NEWTON,
     MOST_PROXIMAL,
     SHARPER,
-    lifted,
     solution,
 )
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
-from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, value_and_gap, wanted
+from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, features_to_add
+from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
 
 PRODUCTS, INEXACT = 30, 1e-2
@@ -101,7 +101,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
                 break
         elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
+        more = features_to_add(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         if not persists:
@@ -399,10 +399,9 @@ def _direction(
     conjugate gradients.
     """
     K, m = right.shape
-    first = H.copy()
-    first.ravel()[:: m + 1] += added
     if K * m <= sizes.factorised_unknowns:
-        M = np.zeros((K, m, K, m))
+        first, M = H.copy(), np.zeros((K, m, K, m))
+        first.ravel()[:: m + 1] += added
         np.einsum("kikj->kij", M)[...] = first
         # The entries that couple the columns of each feature.
         np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
@@ -413,16 +412,5 @@ def _direction(
     def times(way: np.ndarray) -> np.ndarray:
         return way @ H + added * way - bend * np.einsum("kj,kj->j", units, way) * units
 
-    return conjugate_gradients(times, right, factor(first), fraction=INEXACT, most=PRODUCTS)[0]
-
-
-def factor(M: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the product with M⁻¹ of an array of shape (K, m); its diagonal is increased if it is singular to rounding."""
-    from scipy.linalg.lapack import dpotrf, dpotrs
-
-    lift = 0.0
-    while True:
-        L, failed = dpotrf(M.T)
-        if not failed:
-            return lambda right: dpotrs(L, right.T)[0].T
-        lift = lifted(M, lift)
+    factor = factorised(H.copy(), added)
+    return conjugate_gradients(times, right, lambda r: solved(factor, r.T).T, fraction=INEXACT, most=PRODUCTS)[0]

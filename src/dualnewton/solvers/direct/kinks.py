@@ -22,7 +22,7 @@ from dualnewton.objective.coordinates import Reflections, products_suffice
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.primal.interior_search import Search
-from dualnewton.solvers.primal.interior_steps import Terms, started
+from dualnewton.solvers.primal.interior_steps import Terms, starting_state
 from dualnewton.solvers.primal.step_systems import Gram, Rows
 
 FINE = 1e-5
@@ -41,7 +41,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     live = slice(None) if problem.sample_weight is None or problem.c.all() else np.flatnonzero(problem.c > 0.0)
     with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         whole = terms_of(problem, block, live, limits.tol)
-        at = started(whole)
+        at = starting_state(whole)
         if at is None:
             return Found(np.zeros(problem.d), 0.0, 1, np.zeros(problem.n))
         y, o = problem.y[live], 0.0 if problem.offset is None else problem.offset[live]
@@ -64,11 +64,11 @@ def products_of(problem: Problem, block: Block, tol: float) -> tuple[np.ndarray,
     All problems of a fit share them.
     """
     key, v = (products_of, problem.regularizer), problem.regularizer.form.weights
-    if key not in block.kept:
+    if key not in block.cache:
         scaled = block.rows if v is None else block.rows / np.sqrt(v)
         K = scaled @ scaled.T
-        block.kept[key] = K, None if products_suffice(K, tol) else Reflections.of(block.data, v)
-    made: tuple[np.ndarray, Any] = block.kept[key]
+        block.cache[key] = K, None if products_suffice(K, tol) else Reflections.of(block.data, v)
+    made: tuple[np.ndarray, Any] = block.cache[key]
     return made
 
 
@@ -83,13 +83,13 @@ def terms_of(problem: Problem, block: Block, live: Any, tol: float) -> Terms:
     if problem.n < problem.d:
         K = products_of(problem, block, tol)[0][live][:, live]
         matrix = Gram(block.rows[live], K, v, lamn, intercept=problem.fit_intercept)
-    elif c is None and lamn in block.kept:
-        matrix = block.kept[lamn]  # of another class, with the products of its columns
+    elif c is None and lamn in block.cache:
+        matrix = block.cache[lamn]  # of another class, with the products of its columns
     else:
         rows = block.extended if problem.fit_intercept else block.rows
         ridge = np.zeros(rows.shape[1])
         ridge[: problem.d] = lamn if v is None else lamn * v
         matrix = Rows.of(rows[live], problem.d, ridge)
         if c is None:
-            block.kept[lamn] = matrix
+            block.cache[lamn] = matrix
     return Terms(matrix, positions, jumps, kinks[0].left, c)

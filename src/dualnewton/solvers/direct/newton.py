@@ -29,7 +29,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, slope_along
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import ROUNDING, Pairs, corrected, needs_hessian, quasi_newton, remember, step
+from dualnewton.solvers.direct.descent import ROUNDING, Pairs, add_pair, lbfgs_step, needs_hessian, quasi_newton, step
 from dualnewton.solvers.direct.risk import Point, Risk
 from dualnewton.solvers.direct.squares import is_exact
 
@@ -58,13 +58,13 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return least_squares(problem, block, start, limits)
     risk = Risk.of(problem, block)
-    x, sampled = risk.vector(*(start or nothing(problem))), start is None
+    x, sampled = risk.vector(*(start or zero_start(problem))), start is None
     tol, most, deadline = limits
     x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, block.crossovers, sampled=sampled)
     return Found(*risk.model(x), steps)
 
 
-def nothing(problem: Problem) -> Start:
+def zero_start(problem: Problem) -> Start:
     """Return w = 0 and b = 0; the best b for losses without γ, and for softmax with classes of weight zero, where it may be far
     from 0.
     """
@@ -126,9 +126,9 @@ def _descended(
             inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
             price = (2.0 if large and not single else 1.0) * risk.ridge.size / crossovers.hessian_features
         else:
-            remember(pairs, before, at)
+            add_pair(pairs, before, at)
         before = at
-        at, stuck = step(risk, at, corrected(inverse, pairs, -at.gradient), level)
+        at, stuck = step(risk, at, lbfgs_step(inverse, pairs, -at.gradient), level)
         gaps.append(risk.gap(at))
         stuck = stuck or gaps[-1] <= goal * abs(at.value) or time.perf_counter() > deadline
         passes += 1
@@ -210,7 +210,7 @@ def least_squares(
 
 def _factor(problem: Problem, block: Block, risk: Risk, *, as_stored: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the Cholesky factor of the Hessian, and its diagonal without the ridge; the same for all outputs without weights."""
-    kept, key = block.kept if problem.sample_weight is None else {}, (_factor, problem.lam)
+    kept, key = block.cache if problem.sample_weight is None else {}, (_factor, problem.lam)
     if key not in kept:
         at = np.zeros(risk.n)
         by_pairs = partial(block.gram, intercept=risk.free)

@@ -18,8 +18,9 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.thresholds import kinks_of, value_and_gap, wanted
+from dualnewton.solvers.direct.thresholds import features_to_add, kinks_of
 from dualnewton.solvers.primal.line_search import first_length
+from dualnewton.solvers.prox.gaps import value_and_gap
 
 SUFFICIENT, HALVINGS = 1e-4, 30
 """Armijo's fraction of the predicted decrease, and halvings of a step at most."""
@@ -75,7 +76,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             break
         more = task.inside[:0]
         if task.inside.size < problem.d:
-            more = wanted(kinks.shrunk(-slopes), task.inside, problem.n, block.crossovers)
+            more = features_to_add(kinks.shrunk(-slopes), task.inside, problem.n, block.crossovers)
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)

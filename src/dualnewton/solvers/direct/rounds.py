@@ -15,7 +15,7 @@ import numpy as np
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Shuffled
 from dualnewton.solvers.direct.block import Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import further
+from dualnewton.solvers.direct.descent import further_steps
 from dualnewton.solvers.dual.kinked import KinkedSweeps
 from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL
 
@@ -41,7 +41,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         if gaps[-1] <= enough_at_zero or len(gaps) > OBSERVED:
             wanted = limits.tol * abs(engine.dual(0))
             left = min(limits.most - len(gaps), block.crossovers.round_steps)
-            slow = len(gaps) > OBSERVED and further(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
+            slow = len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
             if gaps[-1] <= wanted or slow:
                 break
         if len(gaps) >= limits.most or limits.is_late():

@@ -17,7 +17,7 @@ from dualnewton.solvers.direct import squares
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Start, one_by_one
 from dualnewton.solvers.direct.kinks import FINE
 from dualnewton.solvers.primal.interior_search import NEAR, Search
-from dualnewton.solvers.primal.interior_steps import Terms, started
+from dualnewton.solvers.primal.interior_steps import Terms, starting_state
 from dualnewton.solvers.primal.step_systems import Check, System, cholesky
 
 
@@ -42,7 +42,7 @@ def solve(
     steps = 1  # the start is a step
     with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         terms = Terms(system, positions, jumps, kinks[0].left, None)
-        if (at := started(terms)) is None:
+        if (at := starting_state(terms)) is None:
             return one_by_one(alone, problems, block, starts, limits)
         search = Search(terms, at, lambda z: first.loss.value(z, y), block.crossovers)
         while steps < limits.most and not search.is_stuck and not limits.is_late():

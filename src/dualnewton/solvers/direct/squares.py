@@ -16,10 +16,10 @@ from itertools import repeat
 import numpy as np
 
 from dualnewton.matrix.blocks import by_columns
+from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.groups import TOGETHER
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import stacked
-from dualnewton.solvers.direct.active_set import lifted
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start, weighted_sums
 
 ROUNDED = 1e-13
@@ -35,20 +35,20 @@ def solve(problems: Sequence[Problem], block: Block, starts: Sequence[Start | No
     for own, start in zip(x, starts, strict=True):
         if start is not None:
             own[:d], own[d:] = start
-    (solved, diagonal), halves = inverses(first, rows, ridge), 0.5 / ridge[:, :d]
+    (inverse, diagonal), halves = hessian_inverses(first, rows, ridge), 0.5 / ridge[:, :d]
     best, least, steps = x, np.full(len(problems), np.inf), 0
     while True:
-        losses, gradients = evaluated(problems, rows, x)
+        losses, gradients = evaluate_outputs(problems, rows, x)
         pull = ridge * x
         values, gradients = losses + 0.5 * np.add.reduce(pull * x, axis=1), gradients + pull
         if cold and steps == 0:  # a step is taken in any case
-            way, steps = solved(gradients), 1
+            way, steps = inverse(gradients), 1
             x = x - way
             ends = values - 0.5 * np.add.reduce(gradients * way, axis=1)
             moved, shares = np.square(way) @ diagonal, 2.0 * halves @ diagonal[:d]
             enough, corner = WELL_BELOW * limits.tol * ends, float(diagonal[d]) if free else 0.0
             if all(map(is_exact, moved.tolist(), shares.tolist(), repeat(corner), enough.tolist())):
-                return models(x, d, steps)
+                return found_models(x, d, steps)
             continue
         gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
         gaps = gaps + np.abs(gradients[:, d]) if free else gaps
@@ -57,12 +57,12 @@ def solve(problems: Sequence[Problem], block: Block, starts: Sequence[Start | No
         least = np.minimum(gaps, least)
         far = halved & ~((gaps <= WELL_BELOW * limits.tol * np.abs(values)) & (steps > 0))
         if not far.any() or steps >= limits.most or (steps and limits.is_late()):
-            return models(best, d, max(steps, 1))
-        x = x - solved(gradients)
+            return found_models(best, d, max(steps, 1))
+        x = x - inverse(gradients)
         steps += 1
 
 
-def evaluated(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def evaluate_outputs(problems: Sequence[Problem], rows: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the losses of each output at its model, a row of x, and their gradients.
 
     Some outputs are evaluated at a time, so that arrays with an entry per row stay in the cache.
@@ -93,7 +93,7 @@ def is_exact(moved: float, shares: float, corner: float, enough: float) -> bool:
     return 0.5 * ROUNDED**2 * moved * shares + ROUNDED * math.sqrt(moved * corner) <= enough
 
 
-def models(x: np.ndarray, d: int, steps: int) -> list[Found]:
+def found_models(x: np.ndarray, d: int, steps: int) -> list[Found]:
     """Return the model of each row of x, with an intercept if rows are longer than d."""
     return [Found(own[:d], float(own[d]) if own.size > d else 0.0, steps) for own in x]
 
@@ -118,18 +118,13 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     return Z
 
 
-def inverses(
+def hessian_inverses(
     problem: Problem, rows: np.ndarray, ridge: np.ndarray
 ) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor.
 
     The second value is the diagonal of the Hessian without the ridge.
     """
-    from scipy.linalg.lapack import (  # LAPACK's functions: SciPy's own wrappers take longer than a small system
-        dpotrf,
-        dpotrs,
-    )
-
     d, m = problem.d, ridge.shape[1]
     H = np.empty((m, m))
     c = problem.sample_weight
@@ -139,18 +134,8 @@ def inverses(
         H[d, :d] = H[:d, d] = problem.c @ rows
         H[d, d] = problem.c.sum()
     H *= float(problem.loss.second_derivative(np.zeros(1), problem.y[:1])[0])
-
-    def factor(own: np.ndarray) -> np.ndarray:
-        M, lift = H.copy(), 0.0
-        M.reshape(-1)[:: m + 1] += own
-        while True:
-            L, failed = dpotrf(M.T)
-            if not failed:
-                return np.asarray(L)
-            lift = lifted(M, lift)
-
     if (ridge == ridge[0]).all():
-        L = factor(ridge[0])
-        return lambda right: dpotrs(L, right.T)[0].T, H.diagonal()
-    each = [factor(own) for own in ridge]
-    return lambda right: np.array([dpotrs(L, own)[0] for L, own in zip(each, right, strict=True)]), H.diagonal()
+        L = factorised(H.copy(), ridge[0])
+        return lambda right: solved(L, right.T).T, H.diagonal()
+    each = [factorised(H.copy(), own) for own in ridge]
+    return lambda right: np.array([solved(L, own) for L, own in zip(each, right, strict=True)]), H.diagonal()

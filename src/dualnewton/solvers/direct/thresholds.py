@@ -28,6 +28,7 @@ from dualnewton.row_arrays import column_sums, product
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start, weighted_sums
+from dualnewton.solvers.prox.gaps import value_and_gap
 
 GROWTH, LEAST = 1.0, 16
 """A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
@@ -71,12 +72,12 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     every = problem.d <= min(problem.n, MORE * sizes.least_set) and pulled.size >= sizes.walk_share * problem.d
     if every or work <= sizes.gathered_products:
         return by_newton(problem, block, kinks, rows, None, zero, limits, at_once=every or None)
-    strong = strongest(pull, pulled)
+    strong = stronger_than_chance(pull, pulled)
     if strong.size < LEAST:
-        strong = worst(pull, pulled, LEAST)
-    w, known, independent = over_strongest(rows, kinks, zero, strong, sizes, limits)
+        strong = highest_scored(pull, pulled, LEAST)
+    w, known, independent = minimum_over_strongest(rows, kinks, zero, strong, sizes, limits)
     used = int(np.count_nonzero((w != 0.0) | (kinks.shrunk(-known[1]) != 0.0)))
-    sweeps = sweeps_worth(problem.n, used, sizes)
+    sweeps = worthwhile_sweeps(problem.n, used, sizes)
     if sweeps > 0 and independent:
         from dualnewton.solvers.direct.entries import SWEEPS, swept
 
@@ -91,7 +92,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     return by_newton(problem, block, kinks, rows, (w, None), known, limits, at_once=independent and not wide)
 
 
-def over_strongest(
+def minimum_over_strongest(
     rows: Rows, kinks: Kinks, zero: tuple[float, np.ndarray], strong: np.ndarray, sizes: Crossovers, limits: Limits
 ) -> tuple[np.ndarray, tuple[float, np.ndarray], bool]:
     """Return the minimiser over the features with the strongest slopes at w = 0, and the losses and slopes there.
@@ -112,7 +113,7 @@ def over_strongest(
     return w, known, alone <= sizes.shared_share * chance * (losses - known[0])
 
 
-def strongest(pull: np.ndarray, found: np.ndarray) -> np.ndarray:
+def stronger_than_chance(pull: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Return those of the features found whose slope at w = 0, in absolute value ``pull``, is stronger than chance.
 
     Of d features without an effect, whose slopes are Gaussian, the strongest is expected at √(2 ln d) standard deviations, which
@@ -123,7 +124,7 @@ def strongest(pull: np.ndarray, found: np.ndarray) -> np.ndarray:
     return found[pull[found] > chance]
 
 
-def worst(scores: np.ndarray, found: np.ndarray, most: int) -> np.ndarray:
+def highest_scored(scores: np.ndarray, found: np.ndarray, most: int) -> np.ndarray:
     """Return those of the features found with the highest scores, at most this number, in order."""
     return found if found.size <= most else np.sort(found[np.argpartition(-scores[found], most - 1)[:most]])
 
@@ -141,7 +142,7 @@ def by_newton(
 ) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall.
 
-    ``known`` are the losses and slopes at the start, if they are known; ``at_once`` is that of :func:`wanted`.
+    ``known`` are the losses and slopes at the start, if they are known; ``at_once`` is that of :func:`features_to_add`.
     """
     w = np.zeros(problem.d)
     if start is not None:
@@ -163,12 +164,14 @@ def by_newton(
         elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
         elif problem.d > problem.n:
-            *stronger, _ = falling(1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder)
+            *stronger, _ = falling_multiples(
+                1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder
+            )
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
-        more = wanted(beyond, rows.inside, problem.n, block.crossovers, at_once)
+        more = features_to_add(beyond, rows.inside, problem.n, block.crossovers, at_once)
         if at_once and more.size and rows.inside.size + more.size < problem.d:
-            more = nearly(here, slopes, rows.inside)
+            more = features_near_thresholds(here, slopes, rows.inside)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
@@ -189,7 +192,7 @@ def by_newton(
     return Found(best, float(rows.intercept(best[rows.inside])), max(steps, 1))
 
 
-def falling(highest: float, ratio: float) -> tuple[float, ...]:
+def falling_multiples(highest: float, ratio: float) -> tuple[float, ...]:
     """Return falling multiples of a penalty in equal ratios, from below ``highest`` to one.
 
     The ratios are about the given one, but none is above it where there are several multiples, and less where these would be
@@ -210,16 +213,7 @@ def kinks_of(problem: Problem) -> Kinks:
     return Kinks(ridge, low, high)
 
 
-def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.ndarray) -> tuple[float, float]:
-    """Return n P, and n(P − D) by Fenchel and Young for α = −φ′, shortened until g* is finite."""
-    g, scale = problem.g, problem.lam * problem.n
-    bar, penalty = slopes / -scale, g.value(w)
-    r = g.reach(bar)
-    defect = penalty + g.conjugate(r * bar) - r * float(np.vdot(w, bar))
-    return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
-
-
-def sweeps_worth(n: int, m: int, sizes: Crossovers) -> int:
+def worthwhile_sweeps(n: int, m: int, sizes: Crossovers) -> int:
     """Return how many sweeps are tried before Newton steps if m features are likely used; 0 if these cost less.
 
     The products and the linear systems of Newton's method cost as much as m and m²/n sweeps, each times a number.
@@ -228,7 +222,7 @@ def sweeps_worth(n: int, m: int, sizes: Crossovers) -> int:
     return worth if worth >= sizes.fewest_sweeps else 0
 
 
-def wanted(
+def features_to_add(
     beyond: np.ndarray, inside: np.ndarray, n: int, sizes: Crossovers, at_once: bool | None = None
 ) -> np.ndarray:
     """Return the features outside that violate the optimality conditions; where few of these may be used, the worst of them.
@@ -249,10 +243,10 @@ def wanted(
         at_once = d <= n and n * found.size * (inside.size + found.size) <= sizes.gathered_products
     if at_once and 2 * found.size * (inside.size + found.size) >= d * d:  # the products of all cost less
         return np.setdiff1d(np.arange(d), inside)
-    return found if at_once else worst(beyond, found, max(LEAST, int(GROWTH * inside.size)))
+    return found if at_once else highest_scored(beyond, found, max(LEAST, int(GROWTH * inside.size)))
 
 
-def nearly(kinks: Kinks, slopes: np.ndarray, inside: np.ndarray) -> np.ndarray:
+def features_near_thresholds(kinks: Kinks, slopes: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Return the features outside whose slopes are nearly beyond their thresholds, or beyond: many of them are after a step."""
     outside = kinks.times(NEARLY).shrunk(-slopes) != 0.0
     outside[inside] = False

@@ -51,7 +51,7 @@ def solve(
 ) -> Found:
     """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice."""
     steps, key = 0, problem.regularizer
-    if directions and start is None and key not in block.kept:
+    if directions and start is None and key not in block.cache:
         found, done = _by_gradients(problem, inner, limits, min(directions, limits.most), block.crossovers)
         if done or found.steps >= limits.most or limits.is_late():
             return found
@@ -78,10 +78,10 @@ def solve_together(
 def _factor(problem: Problem, block: Block) -> tuple[Factor, Block]:
     """Return the factor of all rows, and the rows in its coordinates; computed once for all problems of a fit."""
     key = problem.regularizer
-    if key not in block.kept:
+    if key not in block.cache:
         made = Factor.of(block.data, key.form.weights)
-        block.kept[key] = made, Block(made.matrix, block.crossovers)
-    return block.kept[key]
+        block.cache[key] = made, Block(made.matrix, block.crossovers)
+    return block.cache[key]
 
 
 def _by_gradients(

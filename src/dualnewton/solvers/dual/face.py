@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dualnewton.matrix import linear
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.dual.piecewise import free_kinks, onto_ends, piece_ends
 
 REDUCTION = 1e-3

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import blocks, sets
-from dualnewton.kernels.gram import room_for_rows
+from dualnewton.kernels.gram import buffer_for_rows
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.newton import padded
 from dualnewton.kernels.rows import Rows
@@ -41,17 +41,20 @@ class Pipeline:
 
     def __init__(self, rows: Rows, d: int, n_threads: int) -> None:
         self.rows, self.d, self.n_threads = rows, d, n_threads
-        self._make_room(1)
+        self._allocate(1)
 
-    def _make_room(self, size: int) -> None:
+    def _allocate(self, size: int) -> None:
         """Allocate buffers for sets of up to ``size`` examples: the largest set drawn so far, not the largest possible one."""
         dense = self.rows.data.ndim == 2
         self.size = size
         entry = self.rows.data.itemsize if dense else 8
         self.sets = max(1, PIECE // (entry * size * (self.d if dense else size)))
         slots = 1 if self.n_threads == 1 else SLOTS * self.n_threads
-        room = slots * self.sets, size, self.d
-        gathered = room_for_rows(*room, self.rows.data.dtype) if dense else np.zeros((slots, 1, self.d))
+        gathered = (
+            buffer_for_rows(slots * self.sets, size, self.d, self.rows.data.dtype)
+            if dense
+            else np.zeros((slots, 1, self.d))
+        )
         shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, padded(size), padded(size)))
         self.stored = sets.described(self.rows, self.d, self.gathered)
@@ -59,7 +62,7 @@ class Pipeline:
     def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
         self.functions = sets.functions_for(self.rows, self.gathered, len(models.w))
-        blocks.rounds.prepare(*self._arguments(block, limit), True, blocks.Room.of(1, models.y), models, loss)
+        blocks.rounds.prepare(*self._arguments(block, limit), True, blocks.Scratch.of(1, models.y), models, loss)
 
     def _arguments(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
@@ -70,13 +73,13 @@ class Pipeline:
         if len(block) == 0:
             return
         if (largest := int(block.sizes.max())) > self.size:
-            self._make_room(largest)
+            self._allocate(largest)
         shared = self._arguments(block, limit)
-        counters, errors, room = shared[-1], [], blocks.Room.of(self.size, models.y)
+        counters, errors, scratch = shared[-1], [], blocks.Scratch.of(self.size, models.y)
 
         def help_out() -> None:
             try:
-                blocks.rounds(*shared, False, room, models, loss)
+                blocks.rounds(*shared, False, scratch, models, loss)
             except BaseException as error:
                 errors.append(error)
                 counters[blocks.FAILED] = 1
@@ -86,7 +89,7 @@ class Pipeline:
             for _ in range(self.n_threads - 1 if len(block) > 2 * self.sets else 0):
                 helpers.append(threading.Thread(target=help_out, daemon=True))
                 helpers[-1].start()
-            blocks.rounds(*shared, True, room, models, loss)
+            blocks.rounds(*shared, True, scratch, models, loss)
         finally:
             # Mark all pieces as claimed, so that the helper threads end even after an error.
             counters[blocks.TAKEN] = counters.size - blocks.READY

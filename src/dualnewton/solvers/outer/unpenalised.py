@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.newton_systems import MOST_PRODUCTS, Effort
+from dualnewton.objective.conjugate_gradients import MOST_PRODUCTS, Effort
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.plan import Plan

@@ -10,8 +10,8 @@ import numpy as np
 
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.factors import factorised, solved
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.row_arrays import on_host
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.deadline import NEVER, Deadline
 
 
@@ -123,10 +123,10 @@ class Woodbury:
         exact: bool = False,
         chosen: np.ndarray | None = None,  # (m,) indices of the rows in the data; all rows by default
     ) -> None:
-        roots, room = np.sqrt(weights), None
+        roots, reused = np.sqrt(weights), None
         if gram is None:
-            gram = room = gram_of(rows, diagonal)
-        scaled = linear.scaled_both(gram, roots, out=room)
+            gram = reused = gram_of(rows, diagonal)
+        scaled = linear.scaled_both(gram, roots, out=reused)
         inner, border, left = Cholesky(scaled, np.ones(len(weights))), None, 1.0
         if intercept:
             inside = inner.solve(roots)

@@ -260,7 +260,7 @@ class Directions:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return Δx, ÃΔx, Δp and the residual of the first equation, which is at most ``enough`` if that is possible."""
         terms, system = self.terms, self.terms.system
-        left = self._left(x, p)
+        left = self._imbalance_left(x, p)
         size = system.gap(left, self.state.unit)
         for count in range(MOST_REFINEMENTS + 1):
             if size <= enough:
@@ -274,7 +274,7 @@ class Directions:
             more, along = system.direction(left, terms.mass(off))
             self.products += 2
             others = x + more, z + along, p + (self.D * along + off)
-            remains = self._left(others[0], others[2])
+            remains = self._imbalance_left(others[0], others[2])
             before, size = size, system.gap(remains, self.state.unit)
             if not size < before:
                 break
@@ -284,7 +284,7 @@ class Directions:
         self.weak = True
         return x, z, p, left
 
-    def _left(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+    def _imbalance_left(self, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         self.products += 1
         left: np.ndarray = self.state.imbalance + self.terms.system.imbalance(x, self.terms.mass(p))
         return left
@@ -395,7 +395,7 @@ def take_up(boxes: np.ndarray, r: np.ndarray) -> None:
     boxes[3] += np.where((off > 0.0) == down, 0.0, off)
 
 
-def started(terms: Terms, *, single: bool = False) -> State | None:
+def starting_state(terms: Terms, *, single: bool = False) -> State | None:
     """Return a least-squares fit to the kinks, with slopes that rise linearly over ``WIDTH`` root mean square residuals.
 
     With slopes p = J (½ + r/width) the first optimality condition is that of a least-squares fit.

@@ -17,7 +17,7 @@ import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.solvers.primal.interior_steps import State, Terms, started
+from dualnewton.solvers.primal.interior_steps import State, Terms, starting_state
 from dualnewton.solvers.primal.step_systems import Coordinates, System
 
 COLD = 0.5
@@ -90,7 +90,11 @@ class View:
 
     def start(self, pair: CertifiedPair, *, single: bool) -> State:
         """Return an interior point: the least-squares fit, or one that is nearer to the pair the smaller the pair's gap is."""
-        if self.is_ridge and pair.certificate.relative_gap > COLD and (fit := started(self.terms, single=single)):
+        if (
+            self.is_ridge
+            and pair.certificate.relative_gap > COLD
+            and (fit := starting_state(self.terms, single=single))
+        ):
             return fit
         terms, x = self.terms, np.append(pair.w, pair.intercept) if self.rows.fit_intercept else np.array(pair.w)
         r = terms.system.margins(x) - terms.kinks
@@ -117,8 +121,8 @@ class View:
     def with_zeros(self, state: State) -> np.ndarray:
         """Return x with zeros for coefficients whose slope is farther from its ends than their margin from 0, in their units."""
         d, x, (p, q, _, _) = self.rows.d, state.x, state.boxes
-        room = (np.minimum(p, q) / self.terms.jumps)[:, self.n :].max(axis=0)
-        zero = np.abs(x[:d]) < room * state.unit * self.units[:d]
+        distance = (np.minimum(p, q) / self.terms.jumps)[:, self.n :].max(axis=0)
+        zero = np.abs(x[:d]) < distance * state.unit * self.units[:d]
         return np.append(np.where(zero, 0.0, x[:d]), x[d:])
 
     def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -77,8 +77,8 @@ class ScaleTerms:
         """Number of the products p s, q t and σκ."""
         return 2.0 * float(self.live.sum()) + 1.0
 
-    def room(self, psi: np.ndarray) -> float:
-        """κ."""
+    def ball_slack(self, psi: np.ndarray) -> float:
+        """κ, the distance of ψ from the boundary of the ball."""
         return 0.5 * float(self.c @ (1.0 - psi * psi))
 
     def started(self, *, single: bool = False) -> ScalePoint | None:
@@ -135,7 +135,7 @@ class ScaleTerms:
         (p, q, s, t), system = at.boxes, self.system
         psi = 0.5 * (p - q)
         own: float = system.gap(system.imbalance(at.x, self.c * psi), at.unit)
-        return float(self.c @ (p * s + q * t)) + at.scale * self.room(psi) + own
+        return float(self.c @ (p * s + q * t)) + at.scale * self.ball_slack(psi) + own
 
     def model(self, at: ScalePoint) -> tuple[np.ndarray, float, float, np.ndarray]:
         """Return w, b, σ and α."""
@@ -160,7 +160,7 @@ class Directions:
         self.terms, self.at, system = terms, at, terms.system
         values, slacks = at.boxes[:2], at.boxes[2:]
         self.psi = psi = 0.5 * (values[0] - values[1])
-        self.kappa = terms.room(psi)
+        self.kappa = terms.ball_slack(psi)
         self.mu = (float(np.vdot(values, slacks)) + at.scale * self.kappa) / terms.count
         self.imbalance = system.imbalance(at.x, terms.c * psi)
         self.ratio = slacks / values
@@ -222,6 +222,6 @@ class Directions:
     def mean(self, direction: Direction, length: float) -> float:
         """μ at a multiple of a direction."""
         boxes, terms = self.at.boxes + length * direction.way, self.terms
-        kappa = terms.room(self.psi + length * direction.way[0])
+        kappa = terms.ball_slack(self.psi + length * direction.way[0])
         product = float(np.vdot(boxes[:2], boxes[2:]))
         return (product + (self.at.scale + length * direction.scale) * kappa) / terms.count

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from dualnewton.kernels.constants import IN_VAIN, INSIDE, LIFT, LITTLE, MEMORY, STEPS, SWEEPS
 from dualnewton.matrix import linear
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.prox.rounds import AT_ONCE, ROUNDING
@@ -23,17 +24,6 @@ from dualnewton.solvers.prox.subproblem import Penalty
 
 MOST_SWEEPS = 100
 """Sweeps for a step of proximal Newton's method; if these are not enough, H is formed."""
-
-MEMORY, SWEEPS, LIFT = 5, 25, 1e-10
-"""Sweeps between two extrapolations, sweeps between two surveys of all coordinates at most, and the fraction of its trace that is
-added to the diagonal of the matrix of an extrapolation."""
-
-STEPS, IN_VAIN, LITTLE = 20, 16, 2e-15
-"""Newton steps with one matrix at most; consecutive rounds of them that do not halve the largest violation, after which the rest
-is rounding; and the fraction of its diagonal that is added to their matrix, since that of constant features is rounding."""
-
-INSIDE = 0.2
-"""Largest change of a slope by a sweep, as a fraction of the largest violation, at which all coordinates are surveyed again."""
 
 
 def column_sweep(
@@ -111,7 +101,7 @@ def column_rounds(
         here, losses = point.here, constant + point.value - penalty.value(v)
         violations = penalty.violations(v, here)
         largest = float(violations.max(initial=0.0))
-        if largest <= goal or expected_gap(v, here, penalty, losses) <= gap_goal:
+        if largest <= goal or relative_gap(v, here, penalty, losses) <= gap_goal:
             return 1
         if progress[4] >= IN_VAIN or sweeps[0] >= limit:
             return -1 if progress[4] >= IN_VAIN else 0
@@ -246,7 +236,7 @@ def _extrapolated(points: np.ndarray) -> np.ndarray:
     return np.asarray((x / x.sum()) @ points[1:])
 
 
-def expected_gap(v: np.ndarray, slopes: np.ndarray, penalty: Penalty, losses: float) -> float:
+def relative_gap(v: np.ndarray, slopes: np.ndarray, penalty: Penalty, losses: float) -> float:
     """Return the relative gap at a point by Fenchel and Young, not too small; the dual point is shortened without a ridge."""
     wants = np.maximum(np.where(penalty.upper > 0.0, -slopes, 0.0), np.where(penalty.lower < 0.0, slopes, 0.0))
     beyond, value = np.maximum(wants - penalty.threshold, 0.0), penalty.value(v)
@@ -294,7 +284,7 @@ class ColumnModel:
         self.rows: tuple[np.ndarray, ...] | None = None
         self.prepared = False
 
-    def stand(self, v: np.ndarray) -> None:
+    def move_to(self, v: np.ndarray) -> None:
         """Make v the current point."""
         self.v, way = np.array(v), v - self.origin
         self.moved, self.along_q = self.residuals + self.A.T @ way, np.array([float(self.q @ way)])

@@ -91,7 +91,7 @@ class FromEntries(Paths):
                 return None
         self.passes += count + (sum(model.sweeps for model in self.models) - before) // len(self.models)
         for f, model in enumerate(self.models):
-            model.columns.stand(found[count - 1, f])
+            model.columns.move_to(found[count - 1, f])
         self._stand()
         return found[:count]
 
@@ -138,7 +138,7 @@ class EntryModel:
     def begin(self, w: np.ndarray | None) -> None:
         """Set the point from which a path begins; zero if none is given."""
         self.is_slow = False  # whether sweeps did not suffice for a strength of the walk
-        self.columns.stand(np.zeros(self.columns.v.size) if w is None else w)
+        self.columns.move_to(np.zeros(self.columns.v.size) if w is None else w)
         self.trail: list[tuple[float, np.ndarray]] = []  # the last two models, with the threshold of each
 
     def walk(self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]) -> np.ndarray:
@@ -164,7 +164,7 @@ class EntryModel:
                 if self.is_slow:
                     return found[:k]
             self.trail, last = [*self.trail, here][-2:], knot
-        self.columns.stand(found[-1])
+        self.columns.move_to(found[-1])
         return found
 
     def _ahead(self, strength: float) -> np.ndarray:

@@ -33,12 +33,10 @@ from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import RowWeights
+from dualnewton.solvers.prox.gaps import allowed_violation, value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, Sweep, minimise, sweep_of
-from dualnewton.solvers.prox.working_set import Features, chosen, features_of
-
-ROUNDING, PATIENCE = 1e-14, 3
-"""A decrease below this fraction of the value counts as none; a model is stuck after this many steps in a row that bring neither
-a decrease nor half the gap."""
+from dualnewton.solvers.prox.model import PATIENCE, ROUNDING
+from dualnewton.solvers.prox.working_set import Features, chosen_features, shared_features
 
 WELL_BELOW, ENOUGH = 0.4, 0.1
 """Fraction of the wanted gap that a minimisation over a working set may leave, and fraction of the largest violation outside the
@@ -57,17 +55,9 @@ class Task:
     tol: float  # relative gap that is wanted
     sweep: Sweep  # block coordinate descent, in NumPy or compiled
 
-    def gap(self, W: np.ndarray, losses: float, gradient: np.ndarray) -> float:
-        """Return n(P − D), by the formula above."""
-        g, scale = self.problem.g, self.problem.lam * self.problem.n
-        bar = gradient / -scale
-        r = g.reach(bar)
-        defect = g.value(W) + g.conjugate(r * bar) - r * float(np.vdot(W, bar))
-        return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * losses)
-
-    def found(self, state: State, losses: float, gradient: np.ndarray, slope: np.ndarray) -> State:
+    def evaluated(self, state: State, losses: float, gradient: np.ndarray, slope: np.ndarray) -> State:
         """Return a point with the results of a pass there."""
-        value, gap = losses + self.penalty.value(state.W), self.gap(state.W, losses, gradient)
+        value, gap = value_and_gap(self.problem, state.W, losses, gradient)
         return replace(state, value=value, gap=gap, gradient=gradient, slope=slope)
 
     def working_set(self, state: State) -> np.ndarray:
@@ -75,24 +65,18 @@ class Task:
         if self.sizes.every:
             return np.arange(self.problem.d)
         r = self.problem.g.reach(state.gradient / -(self.problem.lam * self.problem.n))
-        room = self.penalty.threshold - r * feature_norms(state.gradient)
+        slack = self.penalty.threshold - r * feature_norms(state.gradient)
         radius, free = math.sqrt(2.0 * state.gap), self.lengths > 0.0
-        distance = np.where(free, room / np.where(free, self.lengths, 1.0), np.inf)
+        distance = np.where(free, slack / np.where(free, self.lengths, 1.0), np.inf)
         scores = np.where(distance <= radius, 1.0 / (1.0 + distance - distance.min()), 0.0)
-        return chosen(feature_norms(state.W) > 0.0, scores, self.sizes.least, self.sizes.most)
+        return chosen_features(feature_norms(state.W) > 0.0, scores, self.sizes.least, self.sizes.most)
 
     def goal(self, state: State, inside: np.ndarray) -> float:
-        """Return the violation that a minimisation over these features may leave.
-
-        A violation ε of all d features costs the gap dε²/(2 ridge) or, where α is shortened by 1/(1 + ε/threshold), about twice
-        that fraction of the value.
-        """
+        """Return the violation that a minimisation over these features may leave."""
         outside = self.penalty.violations(state.W, state.gradient)
         outside[inside] = 0.0
-        by_threshold = 0.5 * float(self.penalty.threshold.max())
-        room = 2.0 * abs(state.value) * float(self.penalty.ridge.min())
-        by_ridge = math.sqrt(room / (self.problem.d * self.tol or math.inf))
-        return max(ENOUGH * float(outside.max()), WELL_BELOW * self.tol * max(by_threshold, by_ridge))
+        negligible = WELL_BELOW * self.tol * allowed_violation(*self.penalty, state.value, self.tol)
+        return max(ENOUGH * float(outside.max()), negligible)
 
     def minimum(self, state: State, deadline: Deadline) -> tuple[np.ndarray, np.ndarray, float]:
         """Return (W, b) where the objective over a working set is least, and the epochs of work that took.
@@ -160,18 +144,12 @@ class JointDescent(SharedPasses):
         compiled: bool,  # whether kernels may be used
         sizes: Sizes,  # of the working sets
     ) -> None:
-        self.data = data
-        features = features_of(data, sizes)
-        known: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
-        self.tasks: list[Task] = []
-        for problem in problems:
-            own = next((each for each in known if np.array_equal(each[0], problem.c)), None)
-            if own is None:
-                lengths = np.zeros(data.d) if sizes.every else np.sqrt(data.column_norms(problem.c))
-                own = problem.c, features.remembered(problem.c), lengths
-                known.append(own)
-            sweep = sweep_of(compiled=compiled)
-            self.tasks.append(Task(problem, JointPenalty.of(problem), own[1], own[2], sizes, tol, sweep))
+        self.data, sweep = data, sweep_of(compiled=compiled)
+        shared = zip(problems, shared_features(problems, data, sizes, fixed=True), strict=True)
+        self.tasks = [
+            Task(problem, JointPenalty.of(problem), features, np.sqrt(squares), sizes, tol, sweep)
+            for problem, (features, squares) in shared
+        ]
         self.models = self._evaluated([State.at(W, np.asarray(b)) for W, b in starts])
 
     def _evaluated(self, points: Sequence[State]) -> list[State]:
@@ -182,7 +160,7 @@ class JointDescent(SharedPasses):
         found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
         each = zip(tasks, points, found.values, columns_of(problems), strict=True)
         return [
-            task.found(point, float(value), found.gradients[own], found.slopes[own])
+            task.evaluated(point, float(value), found.gradients[own], found.slopes[own])
             for task, point, value, (_, own) in each
         ]
 

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.kernels.constants import CANCELLED
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
+from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable_goal
 
 SWEEPS, MOST_SWEEPS = 8, 300
 """Sweeps between two Newton steps, at least and at most; between them, as many as cost as much as a step."""
@@ -41,10 +42,6 @@ after which the violation is taken for rounding."""
 
 HALVINGS = 8
 """Fractions 1, ½, ¼, … of a Newton step that are tried."""
-
-CANCELLED = 16.0 * 2.0**-52
-"""Allowance for the rounding errors of vᵀHv as a fraction of (Σ_j H_jj^½ |v_j|)²: that of ``kernels/joint.py``, which is not
-imported here, since it loads Numba."""
 
 LEVEL = 1e-14
 """Changes of the model below this fraction of its terms are rounding."""
@@ -165,7 +162,7 @@ def minimise(
     crossovers: Crossovers = USUAL,  # tuned numbers of sweeps and Newton steps
 ) -> np.ndarray:
     """Return the minimiser V of the model, starting at W."""
-    goal = reachable(goal, H, feature_norms(slopes), feature_norms(W))
+    goal = reachable_goal(goal, H, feature_norms(slopes), feature_norms(W))
     point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline, crossovers)
     with suppress(OutOfTime):
         alternate(point, goal, rounds=ROUNDS, in_vain=MOST_IN_VAIN, shrinks=SHRINKS)

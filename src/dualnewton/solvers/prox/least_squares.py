@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.direct.thresholds import falling
+from dualnewton.solvers.direct.thresholds import falling_multiples
 from dualnewton.solvers.protocol import Method, PrimalPoint
-from dualnewton.solvers.prox.model import expected_gap
+from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.paths import Paths, PathsState
 from dualnewton.solvers.prox.subproblem import Penalty
 
@@ -61,13 +61,13 @@ class LeastSquares(Method):
         w = self.penalty.nearest(start[0])
         paths.begin(w[None], None if w.any() else problem.slopes_at_zero[None])
         highest = float((np.abs(paths.gradient[0]) / self.penalty.threshold).max(initial=0.0))
-        strengths = (1.0,) if w.any() else falling(highest, ladder)
+        strengths = (1.0,) if w.any() else falling_multiples(highest, ladder)
         self.place = self._place(strengths, max(WELL_BELOW * tol, FINEST))
 
     def _place(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> Place:
         paths, w = self.paths, np.zeros(self.problem.d)
         w[paths.inside] = paths.V[0]
-        gap = expected_gap(self.problem, w, float(paths.losses[0]), paths.gradient[0])
+        _, gap = value_and_gap(self.problem, w, float(paths.losses[0]), paths.gradient[0])
         return Place(strengths, goal, w, float(paths.intercepts(paths.V[None])[0, 0]), gap, stuck)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002

@@ -22,8 +22,9 @@ from dualnewton.solvers.protocol import PrimalPoint
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
+from dualnewton.solvers.prox.gaps import allowed_violation, value_and_gap
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
-from dualnewton.solvers.prox.working_set import Features, chosen
+from dualnewton.solvers.prox.working_set import Features, chosen_features
 
 SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
@@ -46,19 +47,6 @@ WELL_BELOW = 0.1
 ENOUGH = 1e-2
 """Fraction of the largest violation outside the working set that a step may leave inside, since the next is over another set;
 where the model is not exact, fraction of the largest violation of all."""
-
-
-def expected_gap(problem: Problem, w: np.ndarray, losses: float, gradient: np.ndarray) -> float:
-    """Return n(P − D) by Fenchel and Young for α = −φ′, shortened to within the reach of g*: near the certificate's gap.
-
-    ``w`` and ``gradient`` hold all coordinates; ``losses`` is Σ c_i φ_i.
-    """
-    g, scale, K = problem.g, problem.lam * problem.n, problem.columns
-    bar = gradient / -scale
-    W, s = (w, bar) if K == 1 else (w.reshape(K, -1), bar.reshape(K, -1))
-    r = g.reach(s)
-    defect = g.value(W) + g.conjugate(r * s) - r * float(w @ bar)
-    return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * abs(losses))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +73,12 @@ class Task:
 
     def gap(self, w: np.ndarray, losses: float, gradient: np.ndarray) -> float:
         """Return an estimate of n(P − D)."""
-        return expected_gap(self.problem, w, losses, gradient)
+        return value_and_gap(self.problem, self.shaped(w), losses, self.shaped(gradient))[1]
 
     def negligible(self, value: float) -> float:
-        """Return a violation that leaves a gap well below what is wanted where n P is ``value``.
-
-        A violation ε of all d coordinates costs the gap dε²/(2 ridge), or, where α is shortened by 1/(1 + ε/threshold),
-        about twice that fraction of the value.
-        """
-        penalty = self.penalty
-        by_threshold = 0.5 * float(penalty.threshold.max())
-        room = 2.0 * abs(value) * float(penalty.ridge.min())
-        by_ridge = math.sqrt(room / (penalty.ridge.size * self.tol or math.inf))
-        return WELL_BELOW * self.tol * max(by_threshold, by_ridge)
+        """Return a violation that leaves a gap well below what is wanted where n P is ``value``."""
+        ridge, threshold = self.penalty.ridge, self.penalty.threshold
+        return WELL_BELOW * self.tol * allowed_violation(ridge, threshold, value, self.tol)
 
     def working_set(self, w: np.ndarray, violations: np.ndarray) -> np.ndarray:
         """Return the coordinates of a step from w, in order."""
@@ -106,7 +87,7 @@ class Task:
         curvature = self.bounds + self.penalty.ridge
         scores = np.square(violations) / np.where(curvature > 0.0, curvature, np.inf)
         support = self.penalty.nearest(np.zeros(w.size)) != w
-        return chosen(support, scores, self.sizes.least, self.sizes.most)
+        return chosen_features(support, scores, self.sizes.least, self.sizes.most)
 
 
 @dataclass(frozen=True, eq=False)

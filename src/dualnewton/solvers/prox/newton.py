@@ -25,7 +25,7 @@ from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
 from dualnewton.solvers.prox.model import Model, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
-from dualnewton.solvers.prox.working_set import Features, features_of
+from dualnewton.solvers.prox.working_set import shared_features
 
 
 class Proximal(SharedPasses):
@@ -42,18 +42,12 @@ class Proximal(SharedPasses):
         sizes: Sizes,  # of the working sets
     ) -> None:
         self.data, self.models = data, []
-        once, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])
-        every, by_entries = sizes.every, kind.factors and compiled
-        features, sweep = features_of(data, sizes), sweep_of(compiled=compiled)
-        shared: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
-        for problem, (w, b) in zip(problems, starts, strict=True):
-            found = next((each for each in shared if np.array_equal(each[0], problem.c)), None)
-            if found is None:
-                own = features.remembered(problem.c) if once else features
-                found = problem.c, own, np.zeros(problem.d) if every else data.column_norms(problem.c)
-                shared.append(found)
-            bounds = np.tile(kind.bound(problem) * found[2], problem.columns)
-            task = Task(problem, Penalty.of(problem), found[1], bounds, sizes, tol, sweep)
+        fixed, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])
+        by_entries, sweep = kind.factors and compiled, sweep_of(compiled=compiled)
+        shared = shared_features(problems, data, sizes, fixed=fixed)
+        for problem, (w, b), (features, squares) in zip(problems, starts, shared, strict=True):
+            bounds = np.tile(kind.bound(problem) * squares, problem.columns)
+            task = Task(problem, Penalty.of(problem), features, bounds, sizes, tol, sweep)
             self.models.append(Model(task, w, b, forms_matrices=not by_entries))
         self._evaluate(self.models)
 

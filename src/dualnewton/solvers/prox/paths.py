@@ -21,7 +21,7 @@ from dualnewton.objective.moments import Moments
 from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.prox.row_systems import RowSum, RowSystems
 from dualnewton.solvers.prox.subproblem import Penalty
-from dualnewton.solvers.prox.together import walk
+from dualnewton.solvers.prox.together import minima_along
 from dualnewton.solvers.prox.working_set import Gathered
 
 AHEAD = 16
@@ -129,7 +129,7 @@ class Paths(ABC):
 
     @property
     def _targets(self) -> tuple[np.ndarray, np.ndarray]:
-        """The targets of :func:`walk`, without squares where gaps are not to end models."""
+        """The targets of :func:`minima_along`, without squares where gaps are not to end models."""
         return self.cross, self.squares if self.by_gap else np.full(len(self.squares), np.nan)
 
     @property
@@ -240,17 +240,17 @@ class FromMoments(Paths):
         return cls(second, cross[:, :, 0], mean, target_mean[:, 0], squares, compiled=compiled)
 
     def begin(self, W: np.ndarray | None = None, gradient: np.ndarray | None = None) -> None:  # noqa: ARG002
-        self._stand(np.zeros(self.cross.shape) if W is None else W)
+        self._move_to(np.zeros(self.cross.shape) if W is None else W)
 
-    def _stand(self, V: np.ndarray) -> None:
+    def _move_to(self, V: np.ndarray) -> None:
         self.V, self.gradient = V, np.stack([own @ v for own, v in zip(self.H, V, strict=True)]) - self.cross
         self.losses = 0.5 * (self.squares + np.einsum("fj,fj->f", V, self.gradient - self.cross))
 
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
-        found = walk(self.H, self._targets, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
-        self._stand(found[-1])
+        found = minima_along(self.H, self._targets, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
+        self._move_to(found[-1])
         return found
 
     def intercepts(self, V: np.ndarray) -> np.ndarray:
@@ -367,8 +367,8 @@ class FromColumns(Paths):
     def _grow(self, size: int) -> None:
         """Enlarge the arrays of matrices to this size and some more."""
         if size > (held := self.H.shape[1]):
-            room = min(max(size, 2 * held), max(self.sizes.most, size))
-            H = np.zeros((len(self.H), room, room))
+            capacity = min(max(size, 2 * held), max(self.sizes.most, size))
+            H = np.zeros((len(self.H), capacity, capacity))
             H[:, :held, :held] = self.H
             self.H = H
 
@@ -448,7 +448,7 @@ class FromColumns(Paths):
             self.systems = self._turned_to_rows()
         if self.systems is not None:
             return self.systems.walk(start, penalties, goals, is_over)
-        return walk(self.H, self._targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+        return minima_along(self.H, self._targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
 
     def _is_wide(self, V: np.ndarray) -> bool:
         """Whether a model uses more features than it has rows."""

@@ -28,7 +28,7 @@ class Point(Protocol):
         """Take Newton steps; return whether they ended at the minimum over the coordinates in use, up to rounding."""
 
 
-def reachable(
+def reachable_goal(
     goal: float,  # violation that is wanted
     H: np.ndarray,  # (m, m) Hessian of the model
     # (m,) The norms of the slopes and of the coefficients of each feature.

@@ -16,12 +16,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from dualnewton.kernels.constants import NOTHING
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct.active_set import Kinks, Matrix, Model
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
+from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable_goal
 
 SWEEPS = 8
 """Least number of coordinate descent sweeps between two Newton steps on the free features; more if a step costs more."""
@@ -42,9 +43,6 @@ NEAR = 1e-6
 
 SLOWLY, ROUGHLY = 0.5, 0.3
 """Factor by which the additional threshold is reduced each time, and sufficient violation, as a fraction of it."""
-
-NOTHING = 1e-3
-"""Fraction of the goal by which a coordinate must change its slope for its move to be made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +200,7 @@ def minimise(
     minimum is followed from w on: a threshold is added at which w is the minimum, and reduced step by step, so that few features
     move at a time.
     """
-    goal = reachable(goal, H, np.abs(slopes), np.abs(w))
+    goal = reachable_goal(goal, H, np.abs(slopes), np.abs(w))
     point, kinks = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers), penalty.kinks()
     begin = point.violation
     with suppress(OutOfTime):
@@ -329,11 +327,11 @@ class _Point:
             moved = new - old
             gain = float(slopes[free] @ moved) + 0.5 * float(change[free] @ moved) + part.value(new) - part.value(old)
             with np.errstate(divide="ignore", invalid="ignore"):
-                room = np.where(step > 0.0, (high - old) / step, np.where(step < 0.0, (low - old) / step, np.inf))
-            t = min(1.0, float(room.min()))
+                lasts = np.where(step > 0.0, (high - old) / step, np.where(step < 0.0, (low - old) / step, np.inf))
+            t = min(1.0, float(lasts.min()))
             # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
             if gain > -t * (1.0 - 0.5 * t) * float(downhill @ step):
-                new = np.where(room <= t, np.where(step > 0.0, high, low), old + t * step)
+                new = np.where(lasts <= t, np.where(step > 0.0, high, low), old + t * step)
                 change = H[free].T @ (new - old)
         v[free] = new
         slopes += change

@@ -44,7 +44,7 @@ BETWEEN_CHECKS = 1 << 25
 """Entries of the matrices, times penalties, between two checks of the time limit."""
 
 
-def walk(
+def minima_along(
     H: np.ndarray,  # (F, capacity, capacity) symmetric, positive semidefinite; the first m rows and columns count
     # The linear terms, of shape (F, m), and Σ c y² of each model: with these, a kernel ends at a small relative gap, too.
     targets: tuple[np.ndarray, np.ndarray],

@@ -7,12 +7,14 @@ gathered as rows of a matrix of their own when they are first needed, and are sh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix import Data, grams, linear
+from dualnewton.objective.problem import Problem
 from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.prox.curvature import CANCELLED, Curvature, RowCurvature, RowWeights
@@ -88,7 +90,7 @@ class Gathered(Features):
         self.data, self.sizes, self.shares, self.means = data, sizes, shares, np.zeros(0)
         self.place, self.features, self.stored = np.full(data.d, -1), np.zeros(0, dtype=np.intp), 0
         self.rows: linear.Matrix = None
-        self.room = np.empty((0, data.n))
+        self.buffer = np.empty((0, data.n))
         self.order: list[np.ndarray] = []  # the features of each gathering
 
     def state(self) -> tuple[np.ndarray, ...]:
@@ -116,17 +118,17 @@ class Gathered(Features):
         return self.place[features]
 
     def _appended(self, more: linear.Matrix, *, dense: bool) -> linear.Matrix:
-        """Return the rows with more of them; an array has room for as many again, so that few gatherings copy it."""
+        """Return the rows with more of them; an array is allocated for as many again, so that few gatherings copy it."""
         rows = more[:0] if self.rows is None else self.rows
         old, size = rows.shape[0], rows.shape[0] + more.shape[0]
         if not dense or linear.is_sparse(rows) or linear.is_sparse(more):
             return linear.stacked([rows, more], dense=dense)
-        if size > len(self.room):
-            self.room = more if old == 0 else np.empty((2 * size, self.data.n))
-            self.room[:old] = rows
+        if size > len(self.buffer):
+            self.buffer = more if old == 0 else np.empty((2 * size, self.data.n))
+            self.buffer[:old] = rows
         if old:
-            self.room[old:size] = more
-        return self.room[:size]
+            self.buffer[old:size] = more
+        return self.buffer[:size]
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix:
         places = self.places(features)
@@ -192,6 +194,24 @@ def features_of(data: Data, sizes: Sizes) -> Features:
     return Gathered(data, sizes) if data.capabilities.whole else ByPasses(data)
 
 
+def shared_features(
+    problems: Sequence[Problem], data: Data, sizes: Sizes, *, fixed: bool
+) -> list[tuple[Features, np.ndarray]]:
+    """Return where the curvature of each problem comes from, and Σ c_i a_ij² of its features; zeros if all features take part.
+
+    Problems with equal weights c share both. ``fixed`` says that the curvature of a row is the same at all margins.
+    """
+    features, known, found = features_of(data, sizes), list[tuple[np.ndarray, Features, np.ndarray]](), []
+    for problem in problems:
+        own = next((each for each in known if np.array_equal(each[0], problem.c)), None)
+        if own is None:
+            squares = np.zeros(data.d) if sizes.every else data.column_norms(problem.c)
+            own = problem.c, features.remembered(problem.c) if fixed else features, squares
+            known.append(own)
+        found.append(own[1:])
+    return found
+
+
 class Growing(Features):
     """The curvature of the gathered features for weights that never change: products with new ones are added as they come.
 
@@ -230,7 +250,7 @@ class Growing(Features):
         return self.known.only(places)
 
 
-def chosen(support: np.ndarray, scores: np.ndarray, least: int, most: int) -> np.ndarray:
+def chosen_features(support: np.ndarray, scores: np.ndarray, least: int, most: int) -> np.ndarray:
     """Return the features of a step, in order: those in use and those with the highest scores, twice as many as are in use.
 
     Should so many be more than may take part, those with the highest scores do.

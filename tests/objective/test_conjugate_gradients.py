@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualnewton.solvers.conjugate_gradients import conjugate_gradients
+from dualnewton.objective.conjugate_gradients import conjugate_gradients
 
 RNG = np.random.default_rng(3)
 ROOT = RNG.standard_normal((12, 12))

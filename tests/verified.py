@@ -1,4 +1,4 @@
-"""What is true of every result, whoever asks."""
+"""Assertions that hold for every result."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from dualnewton.objective.rounding import rounding_bound
 
 
 def assert_certificate_is_true(problem, result):
-    """P and D are those of the returned model and dual point, judged again from outside."""
+    """P and D are those of the returned model and dual point, evaluated again by the problem."""
     primal, dual = problem.primal(result.w, result.intercept), problem.dual(result.alpha)
     if dual == -np.inf and result.certificate.rounding is not None:
         # The sums of this evaluation exceed a threshold by their rounding errors, which the certificate's bound includes.
