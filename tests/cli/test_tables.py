@@ -77,6 +77,34 @@ def test_parquet_takes_the_same_way(command, table, tmp_path):
     np.testing.assert_array_equal(first.coef, second.coef)
 
 
+def test_text_in_parquet_is_read_as_in_csv(command, table, tmp_path):
+    plan = table["plan"].where(np.arange(N) % 7 > 0, "n/a")
+    active = np.where(table["active"], "true", "false")
+    written = table.assign(plan=plan, active=active, hour=[f"{k % 24:02d}:30" for k in range(N)], code='007\n"x"')
+    written.loc[3, "since"] = "?"
+    written.to_csv(tmp_path / "words.csv", index=False)
+    written.to_parquet(tmp_path / "words.parquet")
+    for name in ("words.csv", "words.parquet"):
+        said = command("fit", name, "--target", "churn", "--out", f"{name}.model")
+        assert said.code == 0, said.err
+    first, second = (SavedModel.load(f"{name}.model") for name in ("words.csv", "words.parquet"))
+    assert first.table == second.table
+    assert {"since", "since missing", "active", "hour"} <= set(second.feature_names)
+    assert "plan=n/a" not in second.feature_names
+    np.testing.assert_array_equal(first.coef, second.coef)
+    one, other = (command("predict", "words.csv.model", name).out for name in ("words.csv", "words.parquet"))
+    assert one == other
+
+
+def test_columns_of_another_use_or_kind_are_refused_by_name(command, table):
+    said = refused(command("fit", "churn.csv", "--target", "churn", "--features", "churn"))
+    assert "--features must name columns of the features, got 'churn', which is the target" in said
+    for option in ("--weights", "--offset"):
+        said = refused(command("fit", "churn.csv", "--target", "churn", option, "since"))
+        assert f"the {option[2:].removesuffix('s')}s in 'since' must be numbers, got dates" in said
+    assert "got dates" in refused(command("fit", "churn.csv", "--target", "since"))
+
+
 def test_fit_names_target_rows_columns_and_what_was_done(command, table):
     out = command("fit", "churn.csv", "--target", "churn").out
     lines = {line.split()[0]: " ".join(line.split()) for line in out.splitlines() if line.strip()}

@@ -105,6 +105,35 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(n_classes, C):
     assert model.certificate_.relative_gap <= max(certificate.relative_gap, 1e-12)
 
 
+@pytest.mark.parametrize("seed", [5, 16, 28])
+def test_a_warm_start_from_which_no_step_lowers_the_loss_is_left(seed):
+    rng = np.random.default_rng(seed)
+    X = np.eye(20)[rng.integers(20, size=300)]
+    y = (X @ rng.standard_normal(20) + rng.standard_normal(300) * 0.3 > 0).astype(int)
+    y = np.where(rng.random(300) < 0.1, 1 - y, y)
+    model = dn.LogisticRegression(
+        C=np.inf, tol=1e-6, max_iter=1000, warm_start=True, class_weight=[None, "balanced"][seed % 2]
+    )
+    with warnings.catch_warnings():  # on the first rows, categories may have one class only
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X[:150], y[:150])
+    assert model.fit(X, y).certificate_.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_warm_start_from_separated_classes_converges_on_others(n_classes, seed):
+    rng = np.random.default_rng(seed)
+    X = np.eye(8)[rng.integers(8, size=200)]
+    y = rng.integers(n_classes, size=200)
+    model = dn.LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000, warm_start=True)
+    with pytest.warns(ConvergenceWarning, match="separates the classes"):
+        model.fit(X, X.argmax(axis=1) % n_classes)
+    model.fit(X, y)
+    assert model.certificate_.relative_gap <= 1e-8
+    assert model.certificate_.primal <= clone(model).fit(X, y).certificate_.primal * (1.0 + 1e-7)
+
+
 @pytest.mark.parametrize("scale", [1e-14, 1e14])
 @pytest.mark.parametrize(
     "model",

@@ -115,6 +115,16 @@ def test_infeasible_dual_points_prove_nothing():
     assert make(20, 3, lam=0.0).dual(signs) == -np.inf  # not orthogonal to the features
 
 
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_dual_points_whose_squares_underflow_prove_as_much_as_their_multiples(lam):
+    rng = np.random.default_rng(0)
+    problem = HuberScaleProblem(rng.standard_normal((30, 3)), rng.standard_normal(30), 6.0, lam, None, True)
+    alpha = dn.solve(problem, tol=1e-9).alpha
+    found = [problem.certified_pair(np.zeros(3), 0.0, 1.0, alpha * factor) for factor in (1.0, 1e-160, 1e-300)]
+    for pair in found[1:]:
+        assert pair.certificate.dual == pytest.approx(found[0].certificate.dual, rel=1e-12)
+
+
 def test_the_gap_of_any_model_is_a_squared_distance():
     """P − D = (λ/2)‖w − ᾱ‖² at the best scale without an intercept, where no dual point has to be balanced."""
     problem = make(40, 4, fit_intercept=False)

@@ -405,7 +405,7 @@ def test_files_that_are_no_checkpoints_are_refused_and_left_alone(path, begun, t
         begun[:-1]: "cut short|damaged",
         begun[: len(begun) // 2]: "is not a dualnewton checkpoint, or was cut short",
         model.read_bytes(): "is not a dualnewton checkpoint but says it is 'dualnewton model'",
-        newer.read_bytes(): "of version 99, this library reads versions up to 2",
+        newer.read_bytes(): f"of version 99, this library reads versions up to {checkpoint.VERSION}",
         empty.read_bytes(): "is a damaged checkpoint",
     }
     for content, words in others.items():

@@ -8,6 +8,7 @@ import pytest
 import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers, samplings
+from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.run.result import Status
 from dualnewton.solvers import SDNA
 from dualnewton.solvers.primal.newton import Descent
@@ -376,3 +377,50 @@ def test_a_warm_start_that_is_worse_than_none_is_not_used(loss):
     assert warm.converged
     assert warm.n_epochs <= cold.n_epochs
     assert dn.solve(near, tol=1e-6, warm_start=start).n_epochs == 0.0  # a good start is
+
+
+def test_a_method_that_a_warm_start_misleads_begins_once_more_without_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    problem = dn.Problem(X, np.sign(X[:, 0] + rng.standard_normal(40)), losses.Logistic(), lam=1e-3)
+    other = dn.solve(dn.Problem(X, problem.y, losses.Logistic(), lam=1e-2))
+    cold = dn.solve(problem, method="newton", tol=1e-9, tuning=GENERAL)
+    starts, make, step = [], Descent.__init__, Descent.step
+
+    def made(self, problems, data, points, **options):
+        starts.append(points[0][0].any())
+        make(self, problems, data, points, **options)
+        self.misled = starts[0] and len(starts) == 1
+
+    def stays(self, *limits):
+        spent = 1.0 if self.misled else step(self, *limits)
+        self.models[0].stuck |= self.misled
+        return spent
+
+    monkeypatch.setattr(Descent, "__init__", made)
+    monkeypatch.setattr(Descent, "step", stays)
+    settings = {"method": "newton", "tol": 1e-9, "tuning": GENERAL, "warm_start": other, "random_state": 0}
+    result = dn.solve(problem, **settings)
+    assert starts == [True, False]
+    assert result.converged
+    assert "once more without the warm start" in str(result.plan)
+    assert result.certificate.primal == pytest.approx(cold.certificate.primal, rel=1e-9)
+
+
+def test_a_run_that_has_left_its_warm_start_continues_from_a_checkpoint(tmp_path):
+    rng = np.random.default_rng(16)
+    X = np.eye(20)[rng.integers(20, size=300)]
+    y = np.where(X @ rng.standard_normal(20) + rng.standard_normal(300) * 0.3 > 0, 1.0, -1.0)
+    y = np.where(rng.random(300) < 0.1, -y, y)
+    part, whole = (Unpenalised.of(dn.Problem(X[:n], y[:n], losses.Logistic(), lam=1.0)) for n in (150, 300))
+    start = dn.solve(part, tol=1e-6)
+    wanted = dn.solve(whole, tol=1e-6, warm_start=start, random_state=0)
+    assert wanted.converged
+    path, epochs, found = tmp_path / "run", 0.0, None
+    while found is None or not found.converged:
+        checkpoint = dn.Checkpoint(path, seconds=0.0, spacing=0.0)
+        epochs += 2.0
+        found = dn.solve(
+            whole, tol=1e-6, warm_start=start, random_state=0, checkpoint=checkpoint, max_epochs=int(epochs)
+        )
+    assert found.w.tobytes() == wanted.w.tobytes()

@@ -133,19 +133,46 @@ def typed(stream: Any, layout: Layout, types: Mapping[str, Any]) -> Any:
     """
     from pyarrow import csv
 
-    spellings = sorted({form for word in MISSING for form in (word, word.upper(), word.capitalize(), "NaN", "N/a")})
-    return csv.read_csv(
-        stream,
-        **options(
-            layout,
-            column_types=types,
-            null_values=spellings,
-            strings_can_be_null=True,
-            auto_dict_encode=True,
-            auto_dict_max_cardinality=2**31 - 1,
-            timestamp_parsers=[csv.ISO8601, *DATES],
+    return csv.read_csv(stream, **options(layout, column_types=types, **_types_of_values()))
+
+
+def _types_of_values() -> dict[str, Any]:
+    """Return the options with which types are inferred."""
+    from pyarrow import csv
+
+    return {
+        "null_values": sorted(
+            {form for word in MISSING for form in (word, word.upper(), word.capitalize(), "NaN", "N/a")}
         ),
-    )
+        "strings_can_be_null": True,
+        "auto_dict_encode": True,
+        "auto_dict_max_cardinality": 2**31 - 1,
+        "timestamp_parsers": [csv.ISO8601, *DATES],
+    }
+
+
+def retyped(column: Any, *, text: bool = False) -> Any:
+    """Return a column of text of another file as it is read from a CSV file: dates, times, booleans, or text with missing values.
+
+    Numbers stay text, since digits may be codes; and so does everything else if ``text``.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    texts = column.cast(pa.string())
+    coded = (texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts).dictionary_encode()
+    buffer = pa.BufferOutputStream()
+    csv.write_csv(pa.table({"text": coded.dictionary}), buffer, csv.WriteOptions(quoting_style="all_valid"))
+    settings = csv.ConvertOptions(**_types_of_values())
+    parsing = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+    longest = pc.max(pc.binary_length(coded.dictionary)).as_py() or 0
+    reading_blocks = csv.ReadOptions(block_size=max(PARSED, WIDE * longest))
+    found = csv.read_csv(pa.BufferReader(buffer.getvalue()), reading_blocks, parsing, settings).column(0)
+    if not text and (pa.types.is_temporal(found.type) or pa.types.is_boolean(found.type)):
+        return found.take(coded.indices)
+    there = found.is_valid().combine_chunks()
+    return pc.if_else(there.take(coded.indices), coded, pa.scalar(None, coded.type))
 
 
 DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S")

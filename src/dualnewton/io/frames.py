@@ -12,7 +12,7 @@ from dualnewton.io.columns import refuse_repeated
 from dualnewton.io.dataset import DataError
 from dualnewton.io.formats import format_of
 from dualnewton.io.layout import EncodingError, Layout, layout_of, not_text
-from dualnewton.io.parquet import batches, is_type, pyarrow_for
+from dualnewton.io.parquet import batches, faults, is_type, pyarrow_for
 from dualnewton.io.source import ReadOptions
 from dualnewton.io.streams import reading
 
@@ -84,11 +84,18 @@ def read_frame(path: str | Path, wanted: ReadOptions, text: Collection[str] = ()
     return frame
 
 
-def _parquet(path: Path, wanted: ReadOptions, _: Collection[str]) -> Frame:
+def _parquet(path: Path, wanted: ReadOptions, text: Collection[str]) -> Frame:
     found = list(batches(path, wanted, wanted.block))
     if not found:
         raise DataError(f"{path}: holds no examples")
-    return Frame(path, pyarrow_for(path).Table.from_batches(found))
+    from dualnewton.io.arrow_csv import retyped
+
+    table = pyarrow_for(path).Table.from_batches(found)
+    with faults(path):
+        for j, field in enumerate(table.schema):
+            if is_type(field.type, "string", "large_string", "string_view", coded=True):
+                table = table.set_column(j, field.name, retyped(table.column(j), text=field.name in text))
+    return Frame(path, table)
 
 
 def _csv(path: Path, wanted: ReadOptions, text: Collection[str]) -> Frame:

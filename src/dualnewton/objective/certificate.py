@@ -11,6 +11,9 @@ import numpy as np
 ROUNDING = 1e-12
 """Two certificates of one pair agree up to this fraction of the values."""
 
+POOR = 0.5
+"""Relative gap above which the model of a warm start is compared with a cold start."""
+
 
 @dataclass(frozen=True)
 class Certificate:

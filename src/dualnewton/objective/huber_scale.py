@@ -189,9 +189,10 @@ class HuberScaleProblem(AroundProblem):
         along = unit.data.transposed_times(unit.weighted(alpha))
         if not alpha.any():
             return alpha, along
-        # Rounding must not move the largest entry of the multiple beyond ε, where D = −∞.
-        widest = (1.0 - 4.0 * np.finfo(float).eps) * self.epsilon / float(np.abs(alpha).max())
-        longest = min(math.sqrt(float(unit.c.sum() / (unit.c @ np.square(alpha)))), widest)
+        # Rounding must not move the largest entry of the multiple beyond ε, where D = −∞; squares of α itself may underflow.
+        largest = float(np.abs(alpha).max())
+        widest = (1.0 - 4.0 * np.finfo(float).eps) * self.epsilon
+        longest = min(math.sqrt(float(unit.c.sum() / (unit.c @ np.square(alpha / largest)))), widest) / largest
         linear = float(unit.c @ (alpha * unit.y)) / unit.n
         quadratic = self.lam * float(np.square(along / (unit.lam * unit.n)).sum())
         s = min(longest, max(linear, 0.0) / quadratic) if quadratic > 0.0 else longest * (linear > 0.0)

@@ -23,7 +23,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
-from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.certificate import POOR, Certificate, CertifiedPair
 from dualnewton.objective.conjugate_gradients import Effort, Product, solve_together
 from dualnewton.objective.newton_systems import CentredSystems
 from dualnewton.objective.orthogonality import Independence, independence
@@ -122,20 +122,21 @@ class Unpenalised(AroundProblem):
         return found
 
     def starting_pair(self, start: Any = None) -> CertifiedPair:
-        """Certify the starting point of a run: the model of an earlier result or, without one, zero."""
+        """Certify the starting point of a run: the model of an earlier result or, without one or if that is better, zero."""
         if (self.one_sided or self.loss.kinked) and not self.view.is_small:
             raise DualnewtonError(
                 f"without a penalty at most {MOST} coefficients can be fitted if {self._limited}, got "
                 f"{self.columns * (self.d + 1)}: use a large finite C or a small alpha > 0"
             )
         nothing = self.unit.no_dual()
-        if start is not None:
-            pair = self.certified_pair(start.w, start.intercept * self.unit.fit_intercept)
-            alpha = (
-                self.unit.loss.nearest_dual(start.alpha, self.unit.y) if start.alpha.shape == nothing.shape else nothing
-            )
-            return pair.proved_by(alpha, self.dual(alpha))
-        return self.certified_pair(self.view.nothing, alpha=nothing)
+        if start is None:
+            return self.certified_pair(self.view.nothing, alpha=nothing)
+        pair = self.certified_pair(start.w, start.intercept * self.unit.fit_intercept)
+        alpha = self.unit.loss.nearest_dual(start.alpha, self.unit.y) if start.alpha.shape == nothing.shape else nothing
+        pair = pair.proved_by(alpha, self.dual(alpha))
+        if pair.certificate.relative_gap <= POOR:
+            return pair
+        return pair.joined_with(self.certified_pair(self.view.nothing, alpha=nothing))
 
     @property
     def _limited(self) -> str:

@@ -74,7 +74,8 @@ def labels(frame: Frame, name: str) -> tuple[np.ndarray, np.ndarray]:
         return x, ~np.isnan(x)
     if not (values.is_text(column) or values.is_boolean(column) or values.is_empty(column)):
         raise DualnewtonError(
-            f"{frame.path}: the target {name!r} must hold numbers, categories, or true and false, got {column.type}"
+            f"{frame.path}: the target {name!r} must hold numbers, categories, or true and false, got "
+            f"{'dates' if values.is_date(column) else column.type}"
         )
     codes, distinct = values.texts(column)
     numbers = notations.numbers_in(distinct, decimal)
@@ -85,8 +86,11 @@ def labels(frame: Frame, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _column(frame: Frame, field: str, column: int) -> np.ndarray:
     """Return the weights or offsets in a column."""
-    found = values.numbers(frame.names[column], frame.table.column(column), frame.decimal)
+    what, given = OPTIONS[field].removesuffix("s"), frame.table.column(column)
+    if values.is_date(given):
+        raise DualnewtonError(f"the {what}s in {frame.names[column]!r} must be numbers, got dates")
+    found = values.numbers(frame.names[column], given, frame.decimal)
     if np.isnan(found).any():
-        row, what = int(np.argmax(np.isnan(found))), OPTIONS[field].removesuffix("s")
+        row = int(np.argmax(np.isnan(found)))
         raise DualnewtonError(f"the {what}s in {frame.names[column]!r} must not be missing, as in row {row}")
     return found

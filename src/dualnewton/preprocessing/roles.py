@@ -56,13 +56,17 @@ class Choices:
     categorical: Collection[str] = ()
     numeric: Collection[str] = ()
 
-    def check(self, names: Sequence[str]) -> None:
-        """Raise an error for a name that is not a column, and for a column with two contradictory choices."""
+    def check(self, names: Sequence[str], others: Collection[str] = ()) -> None:
+        """Raise an error for a name that is not a feature, and for a column with two contradictory choices.
+
+        ``others`` are the columns that are no features.
+        """
         for word in ("drop", "features", "categorical", "numeric"):
             for name in getattr(self, word):
                 if name not in names:
                     near = difflib.get_close_matches(name, names, 1)
                     hint = f"; did you mean {near[0]!r}?" if near else ""
+                    hint = ", which is the target, the weights or the offset" if name in others else hint
                     raise DualnewtonError(f"--{word} must name columns of the features, got {name!r}{hint}")
         for one, other in (
             ("categorical", "numeric"),
@@ -91,7 +95,7 @@ def roles_of(table: Any, features: Sequence[str], choices: Choices, decimal: str
 
     ``features`` are the columns except target and weights; ``decimal`` is the decimal mark of numbers in text.
     """
-    choices.check(features)
+    choices.check(features, table.column_names)
     return tuple(_role(name, table.column(name), choices, decimal) for name in features)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.matrix.workers import threads
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.switching import Switching, SwitchingState
+from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
 from dualnewton.run.direct import solved_directly
@@ -34,7 +34,7 @@ from dualnewton.run.start import (
     switching_of,
     without_float_warnings,
 )
-from dualnewton.run.track import Track
+from dualnewton.run.track import RunState, Track
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
 from dualnewton.solvers.state import assign, record
@@ -247,21 +247,6 @@ def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float,
         run.interrupt()
 
 
-@dataclass(frozen=True, eq=False)
-class RunState:
-    """The state of a run between two steps, as plain data; the fields are those of :class:`Run`."""
-
-    tracks: tuple[dict[str, Any], ...]
-    moving: tuple[int, ...]  # numbers of the models
-    plan: Plan
-    switching: SwitchingState | None
-    method: Any  # also None if the run has ended
-    steps: int
-    epochs: float
-    work_seconds: float
-    seconds: float  # so far
-
-
 @dataclass
 class Run:
     """A run on problems that share X."""
@@ -275,6 +260,7 @@ class Run:
     steps: int = 0
     epochs: float = 0.0
     work_seconds: float = 0.0  # of the methods' steps alone, without certificates, in all processes
+    restarted: bool = False  # whether the warm start was dropped
     seconds: float = 0.0  # in earlier processes
     since: float = field(default_factory=time.perf_counter)  # when this process began
 
@@ -340,6 +326,8 @@ class Run:
             better = self._after_direct()
         if better is not None:
             self._switch_to(better)
+        elif not last and not self.restarted and any(track.is_misled(self.plan, self.request) for track in self.moving):
+            self._restart()
         return spent
 
     def _after_direct(self) -> Plan | None:
@@ -393,7 +381,11 @@ class Run:
         return self.method
 
     def _new_method(self, moving: Sequence[Track], known: Sequence[Any] = ()) -> Method:
-        return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run, known)
+        return self._method_at([(track.problem, track.best) for track in moving], known)
+
+    def _method_at(self, starts: Sequence[tuple[Any, Any]], known: Sequence[Any] = ()) -> Method:
+        request = replace(self.request, cold=True, near=False) if self.restarted else self.request
+        return make_method(self.plan, starts, request, Run, known)
 
     def _better(self, switching: Switching, remaining: float, *, last: bool) -> Plan | None:
         """Return the plan of a method that is clearly better for the rest of the run."""
@@ -412,6 +404,15 @@ class Run:
         for track in self.moving:
             track.stuck, track.ratio = False, math.nan
         self.plan, self.method = plan, None
+
+    def _restart(self) -> None:
+        """Begin again without the warm start; the best points so far are kept."""
+        self.restarted, problems = True, [track.problem for track in self.moving]
+        pairs = starting_pairs(problems, None, shared=not problems[0].own_starts)
+        self.method = self._method_at(list(zip(problems, pairs, strict=True)))
+        self.plan = replace(self.plan, reason=f"{self.plan.reason}; once more without the warm start")
+        for track in self.moving:
+            track.stuck, track.ratio = False, math.nan
 
     def _certify(self, points: dict[int, Any]) -> None:
         """Have the problems certify points of the models with these indices, and pass the certified pairs to the method."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.certificate import POOR, CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import on_threads
@@ -31,9 +31,6 @@ Start = Result | CertifiedPair | np.ndarray
 
 Seed = int | np.random.Generator | Callable[[], np.random.Generator] | None
 """Source of the random numbers of a run; a function is called only if the run uses any."""
-
-POOR = 0.5
-"""Relative gap above which the model of a warm start is compared with a cold start, which needs no pass over the data."""
 
 
 def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:

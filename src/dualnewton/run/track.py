@@ -1,4 +1,4 @@
-"""The record of one model of a run."""
+"""The record of one model of a run, and the state of a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.switching import SwitchingState
 from dualnewton.run.result import Result, Status, Trace
 from dualnewton.run.start import starting_pairs
 from dualnewton.solvers.protocol import Method, Request
@@ -21,6 +22,22 @@ REDUCIBLE = 0.9
 STEPS_WITHOUT_CERTIFICATE = 10
 """Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. In primal methods,
 whose gradient gives the gap, it is twice as large, or half the number of steps at the last certificate, if that is more."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """The state of a run between two steps, as plain data; the fields are those of :class:`~dualnewton.run.loop.Run`."""
+
+    tracks: tuple[dict[str, Any], ...]
+    moving: tuple[int, ...]  # numbers of the models
+    plan: Plan
+    switching: SwitchingState | None
+    method: Any  # also None if the run has ended
+    steps: int
+    epochs: float
+    work_seconds: float
+    restarted: bool
+    seconds: float  # so far
 
 
 @dataclass(eq=False)
@@ -83,6 +100,11 @@ class Track:
         rare = plan.is_primal and self.best.certificate.relative_gap > TINY_RELATIVE_GAP
         longest = max(2 * STEPS_WITHOUT_CERTIFICATE, self.certified_at // 2) if rare else STEPS_WITHOUT_CERTIFICATE
         return close or self.stuck or steps - self.certified_at >= (request.certify_every or longest)
+
+    def is_misled(self, plan: Plan, request: Request) -> bool:
+        """Whether an iterative method makes no further progress from a warm start, with a gap that is not due to rounding."""
+        able = request.proved and not request.cold and plan.family is None
+        return able and self.stuck and self.best.certificate.relative_gap > max(request.tol, TINY_RELATIVE_GAP)
 
     def learn(self, found: CertifiedPair, steps: int) -> None:
         """Update the record with a certified pair."""

@@ -326,6 +326,40 @@ def test_epochs_are_limited(n, d, scale, most):
     assert most <= result.n_epochs <= most + 4.0
 
 
+@pytest.mark.parametrize("q", [0.001, 0.9999])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_weak_penalty_and_a_quantile_near_an_end(q, seed):
+    """Thresholds of a weak penalty are examples of little weight: the path must not decide on them first."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60 + 20 * seed, 30)) * (rng.random((60 + 20 * seed, 30)) < 0.3)
+    y = X @ rng.standard_normal(30) + rng.standard_normal(len(X))
+    problem = dn.Problem(X, y, losses.Quantile(q), regularizer=regularizers.L1(), lam=1e-4, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-6)
+    assert result.converged
+    assert result.n_epochs < 120
+
+
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.1), losses.Quantile(0.999)], ids=repr)
+@pytest.mark.parametrize("regularizer", [regularizers.L1(), regularizers.L2(), regularizers.ElasticNet(0.5)], ids=repr)
+def test_weights_over_twelve_orders_of_magnitude(loss, regularizer):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 10))
+    y = X @ rng.standard_normal(10) + rng.standard_normal(200)
+    c = 10.0 ** rng.uniform(-6, 6, 200)
+    problem = dn.Problem(
+        X,
+        np.sign(y) if isinstance(loss, losses.Hinge) else y,
+        loss,
+        regularizer=regularizer,
+        lam=1e-3 * c.mean(),
+        sample_weight=c,
+        fit_intercept=True,
+    )
+    result = dn.solve(problem, method="interior", tol=1e-6)
+    assert result.converged
+    assert result.n_epochs < 120
+
+
 @pytest.mark.parametrize(
     ("changed", "settings", "reason"),
     [

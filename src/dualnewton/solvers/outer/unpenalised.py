@@ -53,11 +53,13 @@ class NewtonWithoutPenalty(OuterMethod):
         points = [Reached(problem.view.joined(pair.w, pair.intercept)) for problem, pair in starts]
         models = [_Model(problem, at, request.tol) for (problem, _), at in zip(starts, points, strict=True)]
         super().__init__(models, request, runs)
-        # Whether the Newton steps have begun; one suffices for a quadratic risk, wherever it starts.
-        self.begun = request.near or starts[0][0].view.quadratic
+        # Whether the Newton steps have begun: from earlier models, unless one of them was worse than zero; one step suffices for
+        # a quadratic risk, wherever it starts.
+        quadratic, earlier = starts[0][0].view.quadratic, all(at.theta.any() for at in points)
+        self.begun = earlier or quadratic
         # The plan of the run with a weak penalty, if there is one.
         n = starts[0][0].n
-        self.plan = Plan("newton", n, NEAR) if request.near else Plan("direct", n, EXACT)
+        self.plan = Plan("newton", n, NEAR) if earlier else Plan("direct", n, EXACT)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         for model in self.models:

@@ -196,7 +196,7 @@ class Search:
             self._go_back()
             return
         inside = np.clip(p, DECIDED * whole.jumps, (1.0 - DECIDED) * whole.jumps)
-        s = np.maximum(-r, 0.0) + best.mu / (DECIDED * whole.jumps)
+        s = np.maximum(-r, 0.0) + best.mu * whole.even / (DECIDED * whole.jumps)
         boxes = np.stack([inside, whole.jumps - inside, s, s + r])
         boxes[:, :, self.kept] = best.boxes
         kept, self.calm = np.union1d(self.kept, wrong), CARE * self.calm

@@ -12,7 +12,10 @@ conditions are
     ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im) = 0,      p s = 0,  q t = 0,      p, q, s, t ≥ 0,
 
 and α_i = −(u_i + Σ_m p_im) is a feasible dual point at every step. (Its sum Σ c_i α_i is zero once the first condition holds.)
-The method follows p s = q t = μ → 0; when the first condition holds, n(P − D) = Σ c_i (p s + q t). A step solves
+The method follows p s = q t = μ e_i → 0, where e_i ∝ 1/√c_i has the weighted mean one, so that n(P − D) = Σ c_i (p s + q t) =
+μ Σ c_i when the first condition holds. (With e_i = 1 the products of light examples, such as the thresholds of a weak penalty,
+tend to zero long before they matter, and steps become short; with e_i ∝ 1/c_i systems of the size of the rows lose more digits.)
+A step solves
 
     ridge ∘ Δx + Σ_i c_i ã_i Σ_m Δp_im = −imbalance,        Δp_im / D_im = ã_iᵀΔx + g_im,        1/D = s/p + t/q
 
@@ -41,7 +44,7 @@ BOUNDARY = 0.995
 """Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
 
 REACH, SPREAD = 0.3, 3.0
-"""A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
+"""A centrality correction aims at a step that is longer by ``REACH`` and brings the products c p s and c q t
 at its end back into [μ/SPREAD, μ·SPREAD]."""
 
 CENTRAL, SHORTER = 1e-2, 20
@@ -80,7 +83,8 @@ EXPECTED = 0.5
 """Expected root mean square residual of a least-squares fit, as a fraction of the deviation of the kinks."""
 
 INSIDE, APART = 0.1, 1.0
-"""At the start p and q are at least ``INSIDE`` of the jump, and s and t at least ``APART`` root mean square residuals."""
+"""At the start p and q are at least ``INSIDE`` of the jump, and s and t at least √e_i times ``APART`` root mean
+square residuals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +101,17 @@ class Terms:
     fixed: np.ndarray | None = None  # Σ c_i ã_i (slope) of the examples that are left out, if there are any
 
     @cached_property
-    def count(self) -> int:
-        """Number of products p s and q t of examples of positive weight."""
-        return 2 * len(self.jumps) * (self.jumps.shape[1] if self.live is None else int(self.live.sum()))
+    def even(self) -> Any:
+        """(n,) e_i: the products p s and q t on the central path with μ = 1; 1 where c_i = 0."""
+        if self.c is None:
+            return 1.0
+        root = np.sqrt(self.c)
+        return float(self.c.sum()) / float(root.sum()) / np.where(root > 0.0, root, 1.0)
+
+    @cached_property
+    def total_weight(self) -> float:
+        """Sum of the weights of all products p s and q t."""
+        return 2.0 * len(self.jumps) * (self.jumps.shape[1] if self.c is None else float(self.c.sum()))
 
     def fold(self, values: np.ndarray) -> np.ndarray:
         """Sum over the kinks of each example."""
@@ -123,10 +135,6 @@ class Terms:
         own: np.ndarray = self.system.imbalance(x, self.slopes(p))
         return own if self.fixed is None else own + self.fixed
 
-    def mean(self, products: np.ndarray) -> float:
-        """The mean over the kinks of all examples of positive weight."""
-        return float(products.mean() if self.live is None else products[..., self.live].mean())
-
     def at(
         self,
         x: np.ndarray,
@@ -142,10 +150,10 @@ class Terms:
             imbalance = self.imbalance(x, boxes[0])
         if self.c is None:
             product = float(np.vdot(boxes[:2], boxes[2:]))
-            mu = product / self.count
         else:
             products = boxes[:2] * boxes[2:]
-            mu, product = self.mean(products), self.total(products[0]) + self.total(products[1])
+            product = self.total(products[0]) + self.total(products[1])
+        mu = product / self.total_weight
         return State(x, r, boxes, imbalance, mu, product + self.system.gap(imbalance, unit), unit, single)
 
     def restricted(self, kept: np.ndarray, p: np.ndarray) -> Terms:
@@ -165,7 +173,7 @@ class State(NamedTuple):
     r: np.ndarray  # (M, n) z − k
     boxes: np.ndarray  # (4, M, n) p, q, s, t
     imbalance: np.ndarray  # ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im)
-    mu: float  # mean of p s and q t
+    mu: float  # weighted mean of p s and q t
     gap: float  # estimate of n(P − D), from p s, q t and the imbalance
     unit: float  # unit of a margin
     single: bool = False  # whether float32 is accurate enough for the matrix of the next step
@@ -218,7 +226,7 @@ class Directions:
         h += HALVES
         h *= h
         length = 1.0 / max(1.0, 0.5 + math.sqrt(float(np.maximum.reduce(h, axis=None))))
-        reached = (1.0 - length) * state.mu - length**2 * float(terms.fold(dp) @ z) / terms.count
+        reached = (1.0 - length) * state.mu - length**2 * float(terms.mass(dp) @ z) / terms.total_weight
         h -= 1.25
         h *= self.slacks
         return reached, h
@@ -290,8 +298,9 @@ class Directions:
         return left
 
     def products_at(self, direction: Direction, length: float) -> np.ndarray:
-        """Return p s and q t at a multiple of a direction."""
-        return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
+        """Return p s and q t at a multiple of a direction, relative to those of the central path."""
+        products = (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
+        return products if self.terms.c is None else products / self.terms.even
 
     def central(self, direction: Direction, length: float) -> float:
         """Shorten a step until no product p s or q t is much smaller than their mean, which would make the next steps short."""
@@ -338,7 +347,7 @@ def step(
     reached, change = directions.predicted()
     target = min(max(reached / mu, 0.0), 1.0) ** 3 * mu
     # 3.
-    change += target / directions.values
+    change += target * terms.even / directions.values
     enough = CORRECTED * state.gap if fine else math.inf
     taken = directions.towards(change, enough)
     if state.single and directions.weak:
@@ -358,7 +367,7 @@ def step(
             break
         there = directions.products_at(taken, min(1.0, taken.length + REACH))
         central = np.clip(there, target / SPREAD, target * SPREAD) - there
-        change = change + np.maximum(central, -SPREAD * target) / directions.values
+        change = change + np.maximum(central, -SPREAD * target) * terms.even / directions.values
         other = directions.towards(change, enough)
         if not other.length >= taken.length + 0.1 * REACH:
             break
@@ -422,6 +431,6 @@ def starting_state(terms: Terms, *, single: bool = False) -> State | None:
     p *= terms.jumps
     np.subtract(terms.jumps, p, out=q)
     np.maximum(-r, 0.0, out=s)
-    s += APART * unit
+    s += APART * unit * np.sqrt(terms.even)
     np.add(s, r, out=t)
     return terms.at(x, r, boxes, unit, single=single)

@@ -102,7 +102,7 @@ class View:
         unit = START * math.sqrt(size) or 1.0
         inside = min(0.5, math.sqrt(max(pair.certificate.relative_gap, 0.0)))
         p = np.clip(self.split(pair.alpha), inside * terms.jumps, (1.0 - inside) * terms.jumps)
-        apart = 2.0 * inside * unit
+        apart = 2.0 * inside * unit * np.sqrt(terms.even)
         boxes = np.stack([p, terms.jumps - p, np.maximum(-r, 0.0) + apart, np.maximum(r, 0.0) + apart])
         return terms.at(x, r, boxes, unit, single=single)
 
