@@ -29,7 +29,7 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 def shares_coordinates(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """Whether all models of a logistic grid are fitted in the coordinates of the span of the rows, fewer than the features."""
     n, d = profile.n, profile.d
-    return n < d and n * n * d <= tuning.grid_multiplications
+    return n < d and n * n * d <= tuning.grid_multiplications and not multiplies_entries(profile, tuning)
 
 
 def sums_normal_equations(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
@@ -122,6 +122,8 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
     costs = Costs.of(data.profile, tuning)
     affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
     few = groups <= folds + 1 or not has_hessian_of_each_fold(data, folds, tuning)
+    if multiplies_entries(data.profile, tuning):  # conjugate gradients need no Hessian
+        affordable = costs.sketch(costs.n) <= tuning.fold_thin_hessian * folds * costs.data_pass
     return few and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
 
 
@@ -159,9 +161,16 @@ def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> s
     return "ihs" if one_by_one and plan.is_primal else None
 
 
-def keeps_hessian(weights: np.ndarray, now: np.ndarray, tuning: Tuning = DEFAULT) -> bool:
+def sums_in_single(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the Hessians of the values and folds of a grid are summed in single precision, which takes less time."""
+    return not profile.sparse and profile.d >= tuning.fold_single_features
+
+
+def keeps_hessian(profile: Profile, weights: np.ndarray, now: np.ndarray, tuning: Tuning = DEFAULT) -> bool:
     """Whether the Hessian for given curvatures of the rows still serves other ones: L-BFGS corrects a small difference."""
-    return bool(np.abs(now - weights).sum() <= tuning.fold_hessian_change * weights.sum())
+    thin = multiplies_entries(profile, tuning)  # a Hessian of sparse rows costs less than a pass over all folds
+    most = tuning.fold_thin_change if thin else tuning.fold_hessian_change
+    return bool(np.abs(now - weights).sum() <= most * weights.sum())
 
 
 def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
