@@ -348,8 +348,10 @@ class Tuning(Crossovers):
     # Limits on the features and the cost in passes of a Hessian that the values and folds of a logistic grid share.
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
-    # The same cost, in passes over all folds, for small sparse data, whose Newton systems conjugate gradients solve otherwise.
-    fold_thin_hessian: float = 1.0
+    # The same cost, in passes over all folds, for small sparse data, whose Newton systems conjugate gradients solve otherwise;
+    # for several classes that of joint Hessians of all folds. At up to 2 passes searches took 0.5 to 1.3 of the time, 0.7 in the
+    # mean, at 2 to 40 they took 0.75 to 3 times as long.
+    fold_thin_hessian: float = 2.0
     # Limit on the cost of a joint Hessian of all classes for each fold, in passes over the models of all folds. Searches that
     # would cost 2 to 7 of them by this count take 0.82 to 1.06 of the time of those in which classes share one, at 9 to 19 1.03
     # to 1.5 of it.

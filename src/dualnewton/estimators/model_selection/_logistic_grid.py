@@ -98,8 +98,8 @@ class GridFits:
         self.few = FewCoordinates(data) if few else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
-        if newton and Neighbours.is_cheaper(rows, folds, session.tuning):
-            classes = len(search.classes_) if search._is_softmax else 1
+        classes = len(search.classes_) if search._is_softmax else 1
+        if newton and Neighbours.is_cheaper(rows, folds, session.tuning, classes=classes):
             self.neighbours = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
 
     def member(self, grid: Grid, place: Place) -> Any:

@@ -89,9 +89,9 @@ class Neighbours:
         self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), models=len(folds), tuning=tuning)
 
     @staticmethod
-    def is_cheaper(data: Data, folds: Folds, tuning: Tuning = DEFAULT) -> bool:
+    def is_cheaper(data: Data, folds: Folds, tuning: Tuning = DEFAULT, *, classes: int = 1) -> bool:
         """Whether such steps cost less than passes over the data."""
-        return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning)
+        return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning, classes)
 
     def fit(
         self, session: GridSession, problems: Sequence[Problem], starts: Sequence[Result], *, folds: bool
