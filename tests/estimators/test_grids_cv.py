@@ -216,6 +216,39 @@ def test_classes_of_which_each_has_a_hessian_share_it_between_folds():
     assert relative(inverse(g.ravel()), (each - np.mean(each, axis=0)).ravel()) < 1e-9
 
 
+def test_hessians_in_single_precision_are_summed_again_where_features_are_nearly_dependent():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 70))
+    folds = Folds.of(KFold(3).split(X), 300)
+    for near, single in ((0.5, True), (1e-5, False)):
+        X[:, 1] = X[:, 0] + near * rng.standard_normal(300)
+        pose = partial(dn.Problem, X, np.sign(X[:, 2]), dn.losses.Logistic(), lam=1e-8)
+        steps = Neighbours(pose().data, folds, None)
+        objectives = [Objective(pose(sample_weight=c)) for c in folds.weights(None)]
+        start = dn.solve(pose(lam=1.0), tol=1e-3)
+        models = [_Model(objective, start) for objective in objectives]
+        inverses = steps._inverses(models, np.zeros((300, 3)), steps.kinds)
+        assert steps.single is single
+        g = rng.standard_normal(70)
+        for c, inverse, objective in zip(folds.weights(None), inverses, objectives, strict=True):
+            H = 0.25 * (X.T * c) @ X + np.diag(objective.ridge)
+            assert relative(H @ inverse(g), g) < (1e-3 if single else 1e-5)
+
+
+@pytest.mark.parametrize(("n", "d", "shares"), [(3000, 80, True), (600, 1200, False), (3000, 1200, False)])
+def test_folds_of_thin_rows_share_hessians_that_cost_less_than_a_pass_over_them(n, d, shares):
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(0, d // 8, (n, 8)) + d // 8 * np.arange(8), axis=1)
+    X = sp.csr_array((np.ones(8 * n), columns.ravel(), np.arange(0, 8 * n + 1, 8)), shape=(n, d))
+    y = X @ rng.standard_normal(d) + rng.standard_normal(n) > 0.0
+    folds = Folds.of(StratifiedKFold(3).split(X, y), n)
+    assert Neighbours.is_cheaper(as_data(X), folds) is shares
+    model = dn.LogisticRegressionCV(Cs=3, cv=3, use_legacy_attributes=False).fit(X, y)
+    assert max(found.relative_gap for found in model.certificates_.ravel()) <= model.tol
+    exact = dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-9, use_legacy_attributes=False).fit(X, y)
+    np.testing.assert_allclose(model.scores_, exact.scores_, atol=0.01)
+
+
 def test_a_start_on_the_line_through_two_models_moves_the_margins_along_a_line():
     """With features far from zero, coefficients that stay where they are would move all margins."""
     rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -207,11 +208,12 @@ def test_an_intercept_is_not_searched_where_half_of_the_tolerance_is_met_without
     ((primal, sharp, _),) = bounds.primal_bounds([problem], [w], [b])
     search, searches = dn.Problem.best_intercept_at, []
     monkeypatch.setattr(dn.Problem, "best_intercept_at", lambda *args: searches.append(1) or search(*args))
-    for tol, expected in ((1e-9, 1), (1e-3, 0)):
+    for (tol, expected), name in product(((1e-9, 1), (1e-3, 0)), ("tol", "enough")):
         searches.clear()
-        (pair,) = certify_models([problem], [w], [b], tol=tol)
+        (pair,) = certify_models([problem], [w], [b], **{name: tol})
         assert len(searches) == expected
         assert pair.certificate.primal == primal
         assert pair.certificate.dual <= sharp.value
-        assert pair.certificate.dual - pair.certificate.rounding <= best.certificate.primal
+        assert (pair.certificate.rounding is None) is (name == "enough")
+        assert pair.certificate.dual - (pair.certificate.rounding or 0.0) <= best.certificate.primal
         assert pair.certificate.gap <= max(0.5 * tol * primal, primal - sharp.value)

@@ -98,17 +98,18 @@ def certify_models(
     alphas: Sequence[np.ndarray] | None = None,
     *,
     tol: float | None = None,
+    enough: float = 0.0,
 ) -> list[CertifiedPair]:
     """Certify a primal point of each problem with its dual point α_i = −φ′(z_i), in one pass.
 
     Problems whose intercept is so far from its best value that it must be searched share a second pass. If feasible ``alphas``
     are given, each certificate uses the better of the two dual points, which takes one more pass. Without these, certificates
     have a bound on their rounding errors if ``tol`` is given. Neither it nor the dual bound need be sharp where gap and errors
-    are at most tol|P|.
+    are at most tol|P|; ``enough`` says the same of the dual bound alone.
     """
     models, intercepts = _checked_models(problems, models, intercepts)
     groups = groups_of(problems)
-    found = primal_bounds(problems, models, intercepts, tol or 0.0, groups)
+    found = primal_bounds(problems, models, intercepts, tol or enough, groups)
     pairs = _pairs(groups, models, intercepts, found, tol)
     if alphas is None:
         return pairs

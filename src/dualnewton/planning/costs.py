@@ -230,8 +230,11 @@ def most_nonzero(n: int, d: int, tuning: Tuning = DEFAULT) -> float:
     return 0.0 if d < tuning.entry_features or is_small(tuning, n, d) else tuning.thin_share * n * d
 
 
-def prepared(data: Data, *, compiled: bool, tuning: Tuning = DEFAULT) -> Data:
-    """Return data prepared for the passes of a run: sparse rows are made dense if that is cheaper."""
+def prepared(data: Data, *, compiled: bool, models: int = 1, tuning: Tuning = DEFAULT) -> Data:
+    """Return data prepared for the passes of a run: sparse rows are made dense if that is cheaper.
+
+    Passes over several ``models`` together are compiled from fewer rows on.
+    """
     costs = Costs.of(data.profile, tuning)
-    dense = costs.sparse and not costs.by_entry
-    return data.using(Work(compiled, dense, None if dense else costs.by_pairs))
+    dense, whole = costs.sparse and not costs.by_entry, models * data.profile.stored if models > 1 else 0
+    return data.using(Work(compiled, dense, None if dense else costs.by_pairs, whole))

@@ -29,7 +29,7 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 def shares_coordinates(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
     """Whether all models of a logistic grid are fitted in the coordinates of the span of the rows, fewer than the features."""
     n, d = profile.n, profile.d
-    return n < d and n * n * d <= tuning.grid_multiplications
+    return n < d and n * n * d <= tuning.grid_multiplications and not multiplies_entries(profile, tuning)
 
 
 def sums_normal_equations(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
@@ -112,16 +112,21 @@ def fits_values_together(data: Data, models: int, tuning: Tuning = DEFAULT) -> b
     return data.capabilities.by_messages and small
 
 
-def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
+def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT, classes: int = 1) -> bool:
     """Whether the models of a value and of its folds take steps from a Hessian that is kept from one value to the next.
 
     Where each fold has its own, these are sums over groups of rows that are in the same training sets: there must be about as
     many groups as folds. The Hessians must cost no more than the passes that they replace. With more features than rows, other
-    methods solve n×n systems.
+    methods solve n×n systems, and on small sparse data conjugate gradients need no Hessian at all.
     """
     costs = Costs.of(data.profile, tuning)
     affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
     few = groups <= folds + 1 or not has_hessian_of_each_fold(data, folds, tuning)
+    if multiplies_entries(data.profile, tuning):
+        joint = classes > 1 and has_hessian_of_each_fold(data, folds, tuning, classes)
+        seconds = sum(_hessians(costs, folds, classes)) if classes > 1 else costs.sketch(costs.n)
+        most = tuning.fold_thin_hessian * costs.with_columns(classes * folds).data_pass
+        affordable = seconds <= most and (joint or classes == 1)
     return few and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
 
 
@@ -131,11 +136,16 @@ def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, c
     Those of several classes must cost no more than some passes over all folds. The classes share one otherwise.
     """
     costs = Costs.of(data.profile, tuning)
-    sums = max(1, classes * (classes - 1) // 2) * costs.outer(costs.n, costs.pairs)[0]
-    factors = folds * costs.factor(classes * costs.d)
+    sums, factors = _hessians(costs, folds, classes)
     every = costs.with_columns(classes * folds).data_pass
     cheap = factors <= sums if classes == 1 else sums + factors <= tuning.fold_joint_hessians * every
     return classes * costs.d <= tuning.fold_hessian and cheap
+
+
+def _hessians(costs: Costs, folds: int, classes: int) -> tuple[float, float]:
+    """Return the seconds of the sums over rows for a Hessian of each fold, of all classes, and of their factors."""
+    sums = max(1, classes * (classes - 1) // 2) * costs.outer(costs.n, costs.pairs)[0]
+    return sums, folds * costs.factor(classes * costs.d)
 
 
 def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: int) -> bool:
@@ -159,9 +169,16 @@ def method_of_folds(profile: Profile, plan: Plan, tuning: Tuning = DEFAULT) -> s
     return "ihs" if one_by_one and plan.is_primal else None
 
 
-def keeps_hessian(weights: np.ndarray, now: np.ndarray, tuning: Tuning = DEFAULT) -> bool:
+def sums_in_single(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the Hessians of the values and folds of a grid are summed in single precision, which takes less time."""
+    return not profile.sparse and profile.d >= tuning.fold_single_features
+
+
+def keeps_hessian(profile: Profile, weights: np.ndarray, now: np.ndarray, tuning: Tuning = DEFAULT) -> bool:
     """Whether the Hessian for given curvatures of the rows still serves other ones: L-BFGS corrects a small difference."""
-    return bool(np.abs(now - weights).sum() <= tuning.fold_hessian_change * weights.sum())
+    thin = multiplies_entries(profile, tuning)  # a Hessian of sparse rows costs less than a pass over all folds
+    most = tuning.fold_thin_change if thin else tuning.fold_hessian_change
+    return bool(np.abs(now - weights).sum() <= most * weights.sum())
 
 
 def starts_cold(profile: Profile, tuning: Tuning = DEFAULT) -> bool:

@@ -348,6 +348,10 @@ class Tuning(Crossovers):
     # Limits on the features and the cost in passes of a Hessian that the values and folds of a logistic grid share.
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
+    # The same cost, in passes over all folds, for small sparse data, whose Newton systems conjugate gradients solve otherwise;
+    # for several classes that of joint Hessians of all folds. At up to 2 passes searches took 0.5 to 1.3 of the time, 0.7 in the
+    # mean, at 2 to 40 they took 0.75 to 3 times as long.
+    fold_thin_hessian: float = 2.0
     # Limit on the cost of a joint Hessian of all classes for each fold, in passes over the models of all folds. Searches that
     # would cost 2 to 7 of them by this count take 0.82 to 1.06 of the time of those in which classes share one, at 9 to 19 1.03
     # to 1.5 of it.
@@ -358,6 +362,10 @@ class Tuning(Crossovers):
     # Σ|change|/Σ of the curvatures of the rows above which this Hessian is computed again. On tables of 300×10 to 20000×200,
     # 0.2 to 0.5 take the same time, 0.1 up to a fifth more, and 0.7 half as long again.
     fold_hessian_change: float = 0.3
+    # The same for small sparse data, whose Hessian costs at most ``fold_thin_hessian``: 0.02 to 0.2 take 5 % less than 0.3.
+    fold_thin_change: float = 0.1
+    # Least number of features for which the Hessians of dense rows are summed in single precision: in 0.6 to 0.7 of the time.
+    fold_single_features: int = 64
     # Passes to the models of the folds for the last value of a grid from which on the next ones start at the lowest combination
     # of known models, which costs one to three passes.
     combined_passes: float = 10.0

@@ -25,7 +25,6 @@ from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.planning.direct import fits_values_together, method_of_folds
-from dualnewton.planning.small_products import multiplies_entries
 from dualnewton.run.result import Result
 
 Place = tuple[int, int]
@@ -95,12 +94,12 @@ class GridFits:
         self.weightings = folds.weights(self.c)
         self.again = search.certify_choice
         newton = session.method in ("auto", "newton") and data.matrix.capabilities.local
-        newton = newton and not multiplies_entries(data.matrix.profile, session.tuning)  # then no Hessian is computed
-        self.few = FewCoordinates(data) if newton and FewCoordinates.is_cheaper(data, session.tuning) else None
+        few = newton and FewCoordinates.is_cheaper(data, session.tuning)
+        self.few = FewCoordinates(data) if few else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
-        if newton and Neighbours.is_cheaper(rows, folds, session.tuning):
-            classes = len(search.classes_) if search._is_softmax else 1
+        classes = len(search.classes_) if search._is_softmax else 1
+        if newton and Neighbours.is_cheaper(rows, folds, session.tuning, classes=classes):
             self.neighbours = Neighbours(rows, folds, self.c, session.tuning, classes=classes)
 
     def member(self, grid: Grid, place: Place) -> Any:

@@ -33,6 +33,7 @@ from dualnewton.planning.direct import (
     has_hessian_of_each_fold,
     keeps_hessian,
     steps_to_folds,
+    sums_in_single,
 )
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.row_arrays import some_columns
@@ -40,6 +41,7 @@ from dualnewton.run.result import Result
 from dualnewton.solvers.direct.classes import coupling, solved_by_class
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.objective import Objective
+from dualnewton.solvers.primal.single_precision import ROUGH, noise_of_factor
 
 WELL_BELOW = 0.5
 """Fraction of the wanted gap at which the steps of a model end: the certificate rounds differently."""
@@ -83,12 +85,13 @@ class Neighbours:
             share = weights.mean() / (data.n if c is None else c.sum())
             self.kinds = np.full((len(folds), 1), (len(folds) * share + 1.0) / (len(folds) + 1))
         self.known: dict[int, _Grams] = {}
-        self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
+        self.single = sums_in_single(data.profile, tuning)  # until that turns out to be too rough
+        self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), models=len(folds), tuning=tuning)
 
     @staticmethod
-    def is_cheaper(data: Data, folds: Folds, tuning: Tuning = DEFAULT) -> bool:
+    def is_cheaper(data: Data, folds: Folds, tuning: Tuning = DEFAULT, *, classes: int = 1) -> bool:
         """Whether such steps cost less than passes over the data."""
-        return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning)
+        return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning, classes)
 
     def fit(
         self, session: GridSession, problems: Sequence[Problem], starts: Sequence[Result], *, folds: bool
@@ -151,8 +154,13 @@ class Neighbours:
         for fit in range(fits):
             each = range(fit, len(models), fits)
             Z = [some_columns(margins, slice(k * columns, (k + 1) * columns)) for k in each]
-            grams = self._grams(fit, [models[k].objective for k in each], Z)
-            found.append([grams.inverse(counts, models[fit].objective) for counts in kinds])
+            objectives = [models[k].objective for k in each]
+            own = self._grams(fit, objectives, Z).inverses(kinds, objectives[0])
+            if own is None:  # with weaker penalties the rounding errors of sums in single precision would be larger yet
+                self.single, self.known = False, {}
+                own = self._grams(fit, objectives, Z).inverses(kinds, objectives[0])
+            assert own is not None
+            found.append(own)
         return [found[fit][fold] for fold in range(len(kinds)) for fit in range(fits)]
 
     def _grams(self, fit: int, objectives: Sequence[Objective], Z: Sequence[np.ndarray]) -> _Grams:
@@ -173,18 +181,19 @@ class Neighbours:
         if self.shared:
             weights, S = coupling(weights, first.columns)
         known = self.known.get(fit)
-        if known is not None and keeps_hessian(known.weights, weights, self.tuning):
+        if known is not None and keeps_hessian(self.data.profile, known.weights, weights, self.tuning):
             return known
         sums = [self._gram(weights if own is None else weights[own], own, first) for own in self.groups]
-        self.known[fit] = _Grams(weights, sums, S)
+        self.known[fit] = _Grams(weights, sums, S, self.single)
         return self.known[fit]
 
     def _gram(self, weights: np.ndarray, rows: np.ndarray | None, objective: Objective) -> np.ndarray:
         """Return the Gram matrix of a group of rows: those of several classes, or a joint one, if they do not share one."""
         free, K = objective.problem.fit_intercept, objective.columns
         if weights.ndim == 1:
-            return self.data.weighted_gram(weights, rows, intercept=free)
-        sums = (self.data.weighted_gram(np.ascontiguousarray(own), rows, intercept=free) for own in weights.T)
+            return self.data.weighted_gram(weights, rows, intercept=free, single=self.single)
+        columns = map(np.ascontiguousarray, weights.T)
+        sums = (self.data.weighted_gram(own, rows, intercept=free, single=self.single) for own in columns)
         if not self.joint:
             return np.stack(list(sums))
         H = coupled(sums, K)
@@ -200,30 +209,47 @@ class _Grams:
     weights: np.ndarray
     each: list[np.ndarray]
     S: np.ndarray | None
-    known: dict[tuple[bytes, float], Inverse] = field(default_factory=dict)
+    single: bool  # whether they were summed in single precision
+    known: dict[tuple[bytes, float], Inverse | None] = field(default_factory=dict)
 
-    def inverse(self, counts: np.ndarray, objective: Objective) -> Inverse:
-        """Return g ↦ B⁻¹g for B = Σ_k counts_k G_k + ridge, or S ⊗ that; equal ones are computed once for each penalty."""
-        key = counts.tobytes(), objective.problem.lam
-        if any(lam != key[1] for _, lam in self.known):
-            self.known.clear()
-        if key not in self.known:
-            self.known[key] = self._inverse(counts, objective)
-        return self.known[key]
+    def inverses(self, kinds: np.ndarray, objective: Objective) -> list[Inverse] | None:
+        """Return g ↦ B⁻¹g for B = Σ_k counts_k G_k + ridge, or S ⊗ that, for each row of counts.
 
-    def _inverse(self, counts: np.ndarray, objective: Objective) -> Inverse:
+        None if single precision changes B too much. Equal ones are computed once for each penalty.
+        """
+        found = []
+        for counts in kinds:
+            key = counts.tobytes(), objective.problem.lam
+            if any(lam != key[1] for _, lam in self.known):
+                self.known.clear()
+            if key not in self.known:
+                self.known[key] = self._inverse(counts, objective)
+            if (inverse := self.known[key]) is None:
+                return None
+            found.append(inverse)
+        return found
+
+    def _factor(self, H: np.ndarray, ridge: np.ndarray) -> np.ndarray | None:
+        """Return the factor of H + D(ridge); None if single precision changes that too much."""
+        diagonal = H.diagonal() + ridge
+        factor: np.ndarray = factorised(H, ridge)
+        return None if self.single and noise_of_factor(factor, diagonal) > ROUGH else factor
+
+    def _inverse(self, counts: np.ndarray, objective: Objective) -> Inverse | None:
         H = counts[0] * self.each[0]
         for count, gram in zip(counts[1:], self.each[1:], strict=True):
             if count:
                 H += gram if count == 1.0 else count * gram
-        if H.ndim > 2:
-            factors = [factorised(own, objective.column_ridge) for own in H]
-            return lambda g: solved_by_class(factors, g)
-        if self.S is None:
-            factor = factorised(H, objective.ridge)
-            return lambda g: solved(factor, g)
         K, S = objective.columns, self.S
-        factor = factorised(H, (K - 1) * objective.column_ridge)
+        if H.ndim > 2:
+            each = (self._factor(own, objective.column_ridge) for own in H)
+            factors = [own for own in each if own is not None]
+            return None if len(factors) < len(H) else lambda g: solved_by_class(factors, g)
+        factor = self._factor(H, objective.ridge if S is None else (K - 1) * objective.column_ridge)
+        if factor is None:
+            return None
+        if S is None:
+            return lambda g: solved(factor, g)
         return lambda g: (S @ solved(factor, g.reshape(K, -1).T).T).ravel()
 
 

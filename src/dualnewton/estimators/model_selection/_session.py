@@ -164,7 +164,8 @@ def certified(
     Nothing is improved: a model has converged if its relative gap is at most ``tol``. ``reason`` states in its plan how it was
     computed, and ``passes`` how many passes over the data that took; by default one, which is the least.
     """
-    pairs, each = certify_models(problems, models, intercepts), [1] * len(problems) if passes is None else passes
+    pairs = certify_models(problems, models, intercepts, enough=tol)
+    each = [1] * len(problems) if passes is None else passes
     return [
         direct_result(pair, tol, direct_plan(problem, reason), epochs=float(epochs), model=k)
         for k, (problem, pair, epochs) in enumerate(zip(problems, pairs, each, strict=True))
