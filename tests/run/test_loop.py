@@ -329,7 +329,8 @@ def test_a_warm_start_keeps_what_was_proved(first, then, fit_intercept):
     earlier = dn.solve(problem, method=first, tol=1e-7, random_state=0)
     later = dn.solve(problem, method=then, tol=1e-7, random_state=0, warm_start=earlier)
     assert later.n_epochs == 0.0
-    assert later.certificate.gap <= earlier.certificate.gap * (1.0 + 1e-9)
+    # Two evaluations of P and D differ by their rounding.
+    assert later.certificate.gap <= earlier.certificate.gap + 1e-15 * abs(earlier.certificate.primal)
 
 
 def test_planning_too_keeps_to_one_blas_thread(monkeypatch):
