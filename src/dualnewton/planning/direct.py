@@ -122,7 +122,7 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
     costs = Costs.of(data.profile, tuning)
     affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
     few = groups <= folds + 1 or not has_hessian_of_each_fold(data, folds, tuning)
-    return few and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
+    return few and costs.d <= min(tuning.repeated_matrix, costs.n) and affordable
 
 
 def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, classes: int = 1) -> bool:
@@ -135,7 +135,7 @@ def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, c
     factors = folds * costs.factor(classes * costs.d)
     every = costs.with_columns(classes * folds).data_pass
     cheap = factors <= sums if classes == 1 else sums + factors <= tuning.fold_joint_hessians * every
-    return classes * costs.d <= tuning.fold_hessian and cheap
+    return classes * costs.d <= tuning.repeated_matrix and cheap
 
 
 def has_hessian_of_each_class(data: Data, folds: int, tuning: Tuning, classes: int) -> bool:
@@ -186,7 +186,7 @@ def combines(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation bounds the distance to exact models by a Hessian of this size (about three Newton steps)."""
-    return size <= tuning.choice_size
+    return size <= tuning.repeated_matrix
 
 
 def solves_kinks(
@@ -198,7 +198,7 @@ def solves_kinks(
     on kinks only if rows are repeated or linearly dependent.
     """
     late = relative_gap <= tuning.late_kink_gap
-    if free > tuning.kink_system or (not late and free > problem.d + problem.fit_intercept):
+    if free > tuning.repeated_matrix or (not late and free > problem.d + problem.fit_intercept):
         return False
     costs = Costs.of(problem.data.profile, tuning)
     spent = n_epochs * costs.data_pass + (costs.sketch(stage.tau) if stage.is_primal else 0.0)
