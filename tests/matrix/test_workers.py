@@ -104,7 +104,7 @@ def test_threads_sleep_and_wake(monkeypatch):
 
     sums = []
     for spell in (0, 1, 200):
-        monkeypatch.setattr(team, "SPELL", spell)
+        monkeypatch.setattr(team, "MOST_YIELDS", spell)
         with threads(4):
             for _ in range(200):
                 taken = np.zeros(64, dtype=np.int64)

@@ -69,5 +69,5 @@ def test_the_linear_system_costs_no_more_than_the_rounds_before_it():
     enough = costs.gram(500) / (DEFAULT.late_kink_factor * costs.epoch)
     assert solves_system(costs, 500, 1.01 * enough)
     assert not solves_system(costs, 500, 0.99 * enough)
-    few = replace(DEFAULT, kink_system=499)
+    few = replace(DEFAULT, repeated_matrix=499)
     assert not solves_system(replace(costs, tuning=few), 500, 1e9)

@@ -64,14 +64,8 @@ def _consume(functions, stored, indices, starts, first, last, slot, grams, scrat
         models.residual, models.inactive_below, models.active, models.limits, models.gradient,
     )  # fmt: skip
     margins, h, G, B = scratch.margins, scratch.h, scratch.squares[0], scratch.squares[1]
-    work, y, u, alpha, beta, c = (
-        scratch.work,
-        scratch.y,
-        scratch.vectors[0],
-        scratch.vectors[1],
-        scratch.vectors[2],
-        scratch.vectors[3],
-    )
+    work, y, vectors = scratch.work, scratch.y, scratch.vectors
+    u, alpha, beta, c = vectors[0], vectors[1], vectors[2], vectors[3]
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         S = indices[begin : begin + t]

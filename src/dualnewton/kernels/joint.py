@@ -28,7 +28,7 @@ LAPACK = "dpotrf", "dpotri"
 SWEEPS = 10
 """Number of sweeps over a working set, which cost about as much as updating the slopes of all features afterwards."""
 
-RENT = 50
+SETS_DIVISOR = 50
 """Divisor of the number of nonzero features that gives how many working sets cost as much as a Newton step over these features:
 this many are tried before a Newton step."""
 
@@ -341,7 +341,7 @@ def _minimum(H, along, squares, slopes, V, ridge, threshold, tol, limit, lapack,
     sets, steps = 0, 0
     while not _relative_gap(slopes, along, V, squares, ridge, threshold) <= tol:
         count = _violators(slopes, V, threshold, inside)
-        newton = newton or sets >= most(count // RENT, 1)
+        newton = newton or sets >= most(count // SETS_DIVISOR, 1)
         if newton and (steps == limit or count > LARGEST_FACTOR):
             return -1
         if newton:

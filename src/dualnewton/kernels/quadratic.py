@@ -26,7 +26,7 @@ from dualnewton.kernels.models import Kernel, LazyKernel
 MOST_IN_VAIN = 4
 """Limit on consecutive rounds without a smaller largest violation."""
 
-SWEEPS, RENT = 3, 10
+SWEEPS, SWEEPS_DIVISOR = 3, 10
 """Sweeps of coordinate descent after Newton steps; and the divisor of (free)²/size that gives the number of sweeps which cost as
 much as a Newton step: this many are tried before a Newton step."""
 
@@ -286,7 +286,7 @@ def _reaches(
         for j in range(v.size):
             if v[j] != 0.0:
                 used += 1
-        trials = used * used // (RENT * size) if size > 0 else 0
+        trials = used * used // (SWEEPS_DIVISOR * size) if size > 0 else 0
         for _ in range(trials):
             if _has_ended(along, squares, s, v, ridge, threshold, lower, upper, goal):
                 return True

@@ -42,7 +42,7 @@ OPEN, ONE_INSIDE, NUMBER = 1, 2, 32
 """Bits of the gate: whether it is open, where the number of helpers inside begins, and where the number of the job begins. The
 gate is negative once the team has ended."""
 
-SPELL = 200
+MOST_YIELDS = 200
 """How often a waiting thread yields before it sleeps: about 0.1 ms. To wake it takes 0.03 ms more than to wait for it."""
 
 LEADER, PYTHON = 0, 0
@@ -72,7 +72,7 @@ _release_lock = types.ExternalFunction("PyThread_release_lock", types.void(types
 def new_team(helpers: int) -> np.ndarray:
     """Return the words of a new team."""
     words = np.zeros(LOCKS + 3 * (1 + helpers), dtype=np.int64)
-    words[YIELDS], words[MEMBERS] = SPELL, 1 + helpers
+    words[YIELDS], words[MEMBERS] = MOST_YIELDS, 1 + helpers
     words[PUBLISH], words[FINISH] = map(_address, (publish, finish))
     for member in range(1 + helpers):
         lock = _allocate()
@@ -119,7 +119,7 @@ def _wake_helpers(words, wanted):
 
 
 @lean
-def _is_news(gate, seen):
+def _must_act(gate, seen):
     """Whether a helper must do something: there is a job that it has not seen, or the team has ended."""
     return gate < 0 or (gate & OPEN != 0 and gate >> NUMBER != seen)
 
@@ -136,7 +136,7 @@ def _sleep(words, me, seen):
     flag = LOCKS + words[MEMBERS] + me
     store(words, flag, 1)
     gate = load(words, GATE)
-    awake = _is_empty(gate) if me == LEADER else _is_news(gate, seen)
+    awake = _is_empty(gate) if me == LEADER else _must_act(gate, seen)
     if not awake or not swap_if(words, flag, 1, 0):
         _acquire_lock(words[LOCKS + me], WAIT)
 
@@ -181,7 +181,7 @@ def _serve(words, me):
         gate = load(words, GATE)
         if gate < 0:
             return False
-        if _is_news(gate, words[last]):
+        if _must_act(gate, words[last]):
             inside = (gate & ((1 << NUMBER) - 1)) // ONE_INSIDE
             if inside >= words[WANTED]:
                 words[last] = gate >> NUMBER

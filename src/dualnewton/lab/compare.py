@@ -82,10 +82,8 @@ def compare(
     if objective.penalty not in RATIOS:
         raise DualnewtonError(f"--penalty must be one of {', '.join(RATIOS)} here, got {objective.penalty!r}")
     table = ALL_PEERS.get(objective.loss, ())
-    ours, others = (
-        chosen_names("--methods", methods, METHODS),
-        chosen_names("--peers", peers, [peer.name for peer in table]),
-    )
+    ours = chosen_names("--methods", methods, METHODS)
+    others = chosen_names("--peers", peers, [peer.name for peer in table])
     if methods == "all":
         ours = [method for method in ours if applies(problem, method)]
     if not ours and not others:

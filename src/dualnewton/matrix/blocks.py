@@ -30,8 +30,8 @@ class LibraryBlock:
             self.A = X[rows]
             self.transposed = self.A.T
 
-    def read(self, buffer: list[np.ndarray]) -> LibraryBlock:
-        """Return a block whose two products do not convert the entries again; ``buffer`` holds a buffer for reuse."""
+    def read(self, reused: list[np.ndarray]) -> LibraryBlock:
+        """Return a block whose two products do not convert the entries again; ``reused`` holds their array, once there is one."""
         if self.A.dtype == np.float64:
             return self
         wide: Any = copy.copy(self)
@@ -39,9 +39,9 @@ class LibraryBlock:
             wide.A = as_float64(self.A)
             wide.transposed = transposed(wide.A)
             return wide
-        if not buffer or len(buffer[0]) < len(self.A):
-            buffer[:] = [np.empty(self.A.shape)]
-        wide.A = buffer[0][: len(self.A)]
+        if not reused or len(reused[0]) < len(self.A):
+            reused[:] = [np.empty(self.A.shape)]
+        wide.A = reused[0][: len(self.A)]
         wide.A[:] = self.A
         wide.transposed = wide.A.T
         return wide

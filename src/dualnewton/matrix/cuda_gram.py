@@ -207,9 +207,9 @@ def _product(
     half = width >= HALVES and not (signed or single)
     step = max(1, min(size, ENTRIES // width))
     H = xp.zeros((width, width))
-    buffer = [xp.empty((step, width), kind) for _ in range(1 + signed)]
+    buffers = [xp.empty((step, width), kind) for _ in range(1 + signed)]
     for first in range(0, size, step):
-        left, *right = (each[: size - first] for each in buffer)
+        left, *right = (each[: size - first] for each in buffers)
         scale(gpu, X, weights, rows, left, first, m, root=not signed)
         for other in right:
             scale(gpu, X, None, rows, other, first, m)

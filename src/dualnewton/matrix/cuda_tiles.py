@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) product(
     #pragma unroll
     for (int u = 0; u < AHEAD; ++u) ahead[u] = __ldcs(source + u * 32);
     // A window has entries of two tiles at most. The warp waits for tile t + 1 before the first window with entries of it, and
-    // releases tile t after the last one with entries of that. `event` is the number of the window before which it does the next.
+    // releases tile t after the last one with entries of that: the next of these is due before window number `event`.
     int t = 0;
     unsigned later = start(1), after = start(2), event = later >> 5;
     bool entered = false;  // whether the warp has waited for tile t + 1

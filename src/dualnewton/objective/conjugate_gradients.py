@@ -53,10 +53,9 @@ class System:
         z = self.inverse(self.residual)
         self.power = float(self.residual.ravel() @ z.ravel())
         if self.power > self.enough and not self.is_enough(self.residual):
-            self.direction = z + (self.power / last) * p
-            self.length = (
-                self.power + (self.power / last) ** 2 * self.length
-            )  # pᵀ inverse⁻¹ p: the residual is orthogonal to p
+            ratio = self.power / last
+            self.direction = z + ratio * p
+            self.length = self.power + ratio**2 * self.length  # pᵀ inverse⁻¹ p: the residual is orthogonal to p
 
 
 def conjugate_gradients(

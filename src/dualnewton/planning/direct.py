@@ -127,7 +127,7 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
         seconds = sum(_hessians(costs, folds, classes)) if classes > 1 else costs.sketch(costs.n)
         most = tuning.fold_thin_hessian * costs.with_columns(classes * folds).data_pass
         affordable = seconds <= most and (joint or classes == 1)
-    return few and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
+    return few and costs.d <= min(tuning.repeated_matrix, costs.n) and affordable
 
 
 def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, classes: int = 1) -> bool:
@@ -139,7 +139,7 @@ def has_hessian_of_each_fold(data: Data, folds: int, tuning: Tuning = DEFAULT, c
     sums, factors = _hessians(costs, folds, classes)
     every = costs.with_columns(classes * folds).data_pass
     cheap = factors <= sums if classes == 1 else sums + factors <= tuning.fold_joint_hessians * every
-    return classes * costs.d <= tuning.fold_hessian and cheap
+    return classes * costs.d <= tuning.repeated_matrix and cheap
 
 
 def _hessians(costs: Costs, folds: int, classes: int) -> tuple[float, float]:
@@ -203,7 +203,7 @@ def combines(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation bounds the distance to exact models by a Hessian of this size (about three Newton steps)."""
-    return size <= tuning.choice_size
+    return size <= tuning.repeated_matrix
 
 
 def solves_kinks(
@@ -215,7 +215,7 @@ def solves_kinks(
     on kinks only if rows are repeated or linearly dependent.
     """
     late = relative_gap <= tuning.late_kink_gap
-    if free > tuning.kink_system or (not late and free > problem.d + problem.fit_intercept):
+    if free > tuning.repeated_matrix or (not late and free > problem.d + problem.fit_intercept):
         return False
     costs = Costs.of(problem.data.profile, tuning)
     spent = n_epochs * costs.data_pass + (costs.sketch(stage.tau) if stage.is_primal else 0.0)

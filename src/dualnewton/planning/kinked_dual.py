@@ -45,4 +45,4 @@ def rounds_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
 def solves_system(costs: Costs, free: int, epochs: float) -> bool:
     """Whether the linear system of the free examples costs no more than ``late_kink_factor`` times the epochs so far."""
     tuning = costs.tuning
-    return free <= tuning.kink_system and costs.gram(free) <= tuning.late_kink_factor * epochs * costs.epoch
+    return free <= tuning.repeated_matrix and costs.gram(free) <= tuning.late_kink_factor * epochs * costs.epoch

@@ -217,10 +217,8 @@ def _curvature(problem: Any, tuning: Tuning) -> float:
     """Return 1/γ, or for losses without γ the mean of φ″ of some rows at w = 0 and the best intercept."""
     if (gamma := problem.loss.gamma) is not None:
         return 1.0 / float(gamma)
-    at, y = (
-        first_margins(problem, some := evenly_spaced(problem.n, tuning.norm_sample)),
-        problem.data.entries(problem.y, some),
-    )
+    some = evenly_spaced(problem.n, tuning.norm_sample)
+    at, y = first_margins(problem, some), problem.data.entries(problem.y, some)
     return float(problem.loss.second_derivative(at, y).mean())
 
 

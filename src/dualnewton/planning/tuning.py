@@ -301,17 +301,17 @@ class Tuning(Crossovers):
     entry_fit_cube: float = 64.0
     # The same for dense features, of which a copy by columns is made (128 MiB).
     swept_entries: int = 1 << 24
-    # Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
-    largest_walk: int = 2000
     summed_features: int = 256  # largest number of features whose matrix that model may compute at once
     # Such a path over more features than rows uses kernels even on small data, with more rows than the first number, and more
     # entries of X than this share of ``small_entries``.
     wide_walk: int = 32
     wide_walk_share: float = 0.25
     # Direct solutions
-    # Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which
-    # it may cost this multiple of the stage before it.
-    kink_system: int = 2000
+    # Largest number of rows of a matrix for methods that factorise several of them, where others exist: the linear systems of
+    # piecewise linear losses (free examples), the path to one least-squares model (min(n, d)), the Hessians of the folds of a
+    # logistic grid, and those by which cross-validation bounds the scores of exact fits.
+    repeated_matrix: int = 2000
+    # Relative gap below which the system that solves a piecewise linear loss may cost this multiple of the stage before it.
     late_kink_gap: float = 1e-8
     late_kink_factor: float = 4.0
     # Largest number of multiplications for which the n×n or d×d Gram matrix is computed directly.
@@ -345,8 +345,7 @@ class Tuning(Crossovers):
     # Limit on the rows times the models of all values and folds that cross-validation on a cluster fits together: memory of
     # the workers for each array of margins (128 MiB). Shared passes took less time for all sizes measured.
     shared_margins: int = 1 << 24
-    # Limits on the features and the cost in passes of a Hessian that the values and folds of a logistic grid share.
-    fold_hessian: int = 2000
+    # Limit on the cost in passes of a Hessian that the values and folds of a logistic grid share.
     fold_hessian_passes: float = 50.0
     # The same cost, in passes over all folds, for small sparse data, whose Newton systems conjugate gradients solve otherwise;
     # for several classes that of joint Hessians of all folds. At up to 2 passes searches took 0.5 to 1.3 of the time, 0.7 in the
@@ -373,8 +372,6 @@ class Tuning(Crossovers):
     # 0: certificates of their starts take longer than the steps that they save.
     cold_entries: int = 1 << 15
     cold_rows: int = 4
-    # Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
-    choice_size: int = 2000
 
 
 DEFAULT = Tuning()

@@ -112,7 +112,7 @@ def follows_penalties(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     profile = problem.data.profile
     # With more than a few features, the nonzero ones are gathered.
     able = problem.data.capabilities.whole or profile.d <= tuning.least_set
-    few = min(profile.n, profile.d) <= tuning.largest_walk
+    few = min(profile.n, profile.d) <= tuning.repeated_matrix
     return able and not profile.sparse and few and selects_features(problem)
 
 

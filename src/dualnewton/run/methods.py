@@ -167,7 +167,7 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
         tol=request.tol,
         corrections=corrections(problem, tuning),
         crossovers=tuning,
-        largest_system=tuning.kink_system,
+        largest_system=tuning.repeated_matrix,
         single=in_single(problem, tuning),
     )
 

@@ -126,8 +126,8 @@ def test_examples_that_are_decided_are_left_out(monkeypatch):
 def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     """Whatever is taken for decided: the gap of all examples decides."""
     monkeypatch.setattr(interior_search, "DECIDED", decided)
-    monkeypatch.setattr(interior_search, "CALM", 1e3)
-    monkeypatch.setattr(interior_search, "RIPE", np.inf)
+    monkeypatch.setattr(interior_search, "SMALL_MOVE", 1e3)
+    monkeypatch.setattr(interior_search, "RESTRICTED_FROM", np.inf)
     seen = {name: [] for name in ("_widen", "_go_back")}
     for name, calls in seen.items():
         original = getattr(interior_search.Search, name)

@@ -200,7 +200,7 @@ def test_it_costs_no_more_than_the_stage():
         assert (smoothing.solved_on_found_kinks(problem, smoothed, by_rounds, relative_gap) is not None) == done
     by_passes = replace(stage, n_epochs=0.0, plan=Plan("newton", 80, "by hand"))
     assert smoothing.solved_on_found_kinks(problem, smoothed, by_passes, gap) is not None
-    assert smoothing.solved_on_found_kinks(problem, smoothed, stage, gap, tuned(kink_system=2)) is None
+    assert smoothing.solved_on_found_kinks(problem, smoothed, stage, gap, tuned(repeated_matrix=2)) is None
 
 
 def test_numbers_that_overflow_are_not_handed_to_the_judge():

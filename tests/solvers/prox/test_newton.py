@@ -145,7 +145,7 @@ def test_working_sets_find_what_all_features_find(loss, storage, monkeypatch):
     X, y = sparse_truth(150, 600, storage, density=0.3)
     problem = dn.Problem(X, y, loss, regularizer=regularizers.L1(), lam=0.02, fit_intercept=True)
     small = tuned(
-        least_set=8, multiply=1.0, sparse_pair=1.0, largest_walk=0
+        least_set=8, multiply=1.0, sparse_pair=1.0, repeated_matrix=0
     )  # a matrix is so dear that the first sets are small
     sizes = []
     chosen = model.chosen_features
@@ -194,7 +194,7 @@ def test_sweeps_that_crawl_are_left_for_a_matrix(monkeypatch):
 
 def test_more_features_in_use_than_a_step_may_take():
     X, y = sparse_truth(300, 100, "dense")
-    few = tuned(largest_matrix=20, most_together=20, largest_walk=0)
+    few = tuned(largest_matrix=20, most_together=20, repeated_matrix=0)
     problem = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.ElasticNet(0.01), lam=0.01)
     result = dn.solve(problem, method="newton", tol=1e-8, max_epochs=2000, tuning=few)
     assert result.converged

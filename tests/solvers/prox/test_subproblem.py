@@ -104,7 +104,7 @@ def test_newton_steps_of_the_kernel_do_what_numpy_says(kind, strength):
     penalty, rng = penalty_of(kind, 12, strength), np.random.default_rng(2)
     start = penalty.nearest(0.1 * rng.standard_normal(12) * (rng.random(12) < 0.7))
     here = slopes + H @ start
-    point = quadratic._Point(H, here.copy(), start.copy(), penalty, quadratic.sweeps, quadratic.NEVER)
+    point = quadratic._Point(H, here, start, penalty, quadratic.sweeps, quadratic.NEVER)
     ended, v, moved = point._step(), start.copy(), here.copy()
     parts = (penalty.ridge, penalty.threshold, penalty.lower, penalty.upper)
     arguments = (H, moved, v, *parts, addresses("dpotrf"), np.zeros(12, dtype=np.intp))

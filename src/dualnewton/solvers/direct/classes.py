@@ -68,7 +68,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
         at, pairs = own.at(x, own.constant(b) if alike else own.margins(x)), Pairs()
         inverse, first, since = shared_inverse(own, at.margins, alike=alike), own.gap(at), steps
         while True:
-            at, taken, last = quasi_newton(own, at, goal, inverse, most - steps, pairs, patience, limits.deadline)
+            at, taken, last = quasi_newton(
+                own, at, inverse, Limits(goal, most - steps, limits.deadline), pairs, patience
+            )
             steps += taken
             observed = steps - since
             missing = further_steps(first, own.gap(at), goal * abs(at.value), observed) if observed >= PATIENCE else 1.0

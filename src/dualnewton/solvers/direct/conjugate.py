@@ -113,7 +113,7 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
         if way.slow and not stuck and (sparse or not _suits_single(problem, block, risk)):
             return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)), given_up=True)
         while way.slow and steps < limits.most and not stuck:
-            at, more, stuck = from_hessian(risk, at, goal, limits.deadline)
+            at, more, stuck = from_hessian(risk, at, limits._replace(tol=goal))
             steps, stuck = steps + more, stuck or limits.is_late()
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dualnewton.solvers.direct.block import Limits
 from dualnewton.solvers.direct.risk import ROUNDING, Point, Risk
 from dualnewton.solvers.primal.lbfgs import CURVED
 from dualnewton.solvers.primal.line_search import first_length, line_minimum
@@ -78,27 +79,23 @@ def is_close(risk: Risk, at: Point, goal: float) -> bool:
 def quasi_newton(
     risk: Risk,
     at: Point,
-    goal: float,
     inverse: Callable[[np.ndarray], np.ndarray],
-    most: int,
+    limits: Limits,
     pairs: Pairs,
     is_slow: Callable[[list[float], float], bool] | None = None,
-    deadline: float = math.inf,
-    level: float = ROUNDING,
 ) -> tuple[Point, int, bool]:
-    """Take at most ``most`` steps of L-BFGS from the matrix whose inverse is given.
+    """Take steps of L-BFGS from the matrix whose inverse is given.
 
-    Return where they end, their number, and whether they are the last: the expected gap is at most ``goal``, relative to P, or a
-    predicted decrease was at most ``level`` of the objective. They also end at the deadline, and when ``is_slow``, given the gaps
-    so far and the wanted one, says that a new matrix costs less. ``pairs`` are those of earlier steps; those of the new ones are
-    added.
+    Return where they end, their number, and whether they are the last: the expected relative gap is at most ``limits.tol``, or a
+    predicted decrease was rounding. They also end at the limits, and when ``is_slow``, given the gaps so far and the wanted one,
+    says that a new matrix costs less. ``pairs`` are those of earlier steps; those of the new ones are added.
     """
     gaps = [risk.gap(at)]
-    while gaps[-1] > goal * abs(at.value):
-        late = len(gaps) > most or time.perf_counter() > deadline
-        if late or (is_slow is not None and is_slow(gaps, goal * abs(at.value))):
+    while gaps[-1] > (goal := limits.tol * abs(at.value)):
+        late = len(gaps) > limits.most or time.perf_counter() > limits.deadline
+        if late or (is_slow is not None and is_slow(gaps, goal)):
             return at, len(gaps) - 1, False
-        found, stuck = step(risk, at, lbfgs_step(inverse, pairs, -at.gradient), level)
+        found, stuck = step(risk, at, lbfgs_step(inverse, pairs, -at.gradient))
         if stuck:
             return found, len(gaps), True
         add_pair(pairs, at, found)

@@ -59,8 +59,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         return least_squares(problem, block, start, limits)
     risk = Risk.of(problem, block)
     x, sampled = risk.vector(*(start or zero_start(problem))), start is None
-    tol, most, deadline = limits
-    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, block.crossovers, sampled=sampled)
+    wanted = limits._replace(tol=WELL_BELOW * limits.tol)
+    x, steps = _minimised(risk, x, wanted, ROUNDING, block.crossovers, sampled=sampled)
     return Found(*risk.model(x), steps)
 
 
@@ -76,40 +76,32 @@ def zero_start(problem: Problem) -> Start:
 
 
 def _minimised(
-    risk: Risk,
-    x: np.ndarray,
-    goal: float,
-    most: int,
-    deadline: float,
-    level: float,
-    crossovers: Crossovers,
-    *,
-    sampled: bool,
+    risk: Risk, x: np.ndarray, limits: Limits, level: float, crossovers: Crossovers, *, sampled: bool
 ) -> tuple[np.ndarray, int]:
-    """Return x and the number of steps: until the expected gap is at most ``goal``, relative to P, or the predicted decrease of a
+    """Return x and the number of steps: until the expected relative gap is at most ``limits.tol``, or the predicted decrease of a
     step was at most ``level`` of the objective.
 
     ``sampled`` says whether w = 0, so that a sample of the rows may be solved first, if they are many.
     """
     steps, many = 0, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
     if sampled and (rough := risk.loss.rough_fit(risk.vectors.y, risk.vectors.c)) is not None:
-        at, steps = _from_labels(risk, x, rough, goal, deadline, many=many)
+        at, steps = _from_labels(risk, x, rough, limits, many=many)
     elif not many:
         at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
     else:
-        x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, goal, most, deadline, crossovers)
+        x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, limits, crossovers)
         margins = risk.margins(x)
         t = _best_factor(risk, x, margins)
         at = risk.at(t * x, t * margins)
     gap = risk.gap(at)
-    if steps == 0 or gap > goal * abs(at.value):
-        at, more = _descended(risk, at, gap, goal, most - steps, deadline, level, crossovers)
+    if steps == 0 or gap > limits.tol * abs(at.value):
+        at, more = _descended(risk, at, gap, limits._replace(most=limits.most - steps), level, crossovers)
         steps += more
     return at.x, steps
 
 
 def _descended(
-    risk: Risk, at: Point, gap: float, goal: float, most: int, deadline: float, level: float, crossovers: Crossovers
+    risk: Risk, at: Point, gap: float, limits: Limits, level: float, crossovers: Crossovers
 ) -> tuple[Point, int]:
     """Return the minimum and the number of steps by Newton's method, where L-BFGS uses each Hessian until a new one costs less.
 
@@ -119,8 +111,8 @@ def _descended(
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
     single, gaps, pairs, inverse = large, [gap], Pairs(), None
     passes, price, stuck, before = 0, 0.0, False, at
-    while passes < 2 * most and not stuck:
-        if inverse is None or not many or needs_hessian(gaps, goal * abs(at.value), price):
+    while passes < 2 * limits.most and not stuck:
+        if inverse is None or not many or needs_hessian(gaps, limits.tol * abs(at.value), price):
             factor = risk.narrow_factor(at.margins) if single else None
             single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
             inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
@@ -130,24 +122,22 @@ def _descended(
         before = at
         at, stuck = step(risk, at, lbfgs_step(inverse, pairs, -at.gradient), level)
         gaps.append(risk.gap(at))
-        stuck = stuck or gaps[-1] <= goal * abs(at.value) or time.perf_counter() > deadline
+        stuck = stuck or gaps[-1] <= limits.tol * abs(at.value) or time.perf_counter() > limits.deadline
         passes += 1
     return at, -(-passes // 2)
 
 
-def from_hessian(risk: Risk, at: Point, goal: float, deadline: float) -> tuple[Point, int, bool]:
+def from_hessian(risk: Risk, at: Point, limits: Limits) -> tuple[Point, int, bool]:
     """Take a few steps of L-BFGS from the Hessian at a point; return where they end, the steps, and whether they are the last.
 
     The Hessian counts as a pass.
     """
     inverse = partial(solved, risk.factor(at.margins, single=True))
-    at, passes, last = quasi_newton(risk, at, goal, inverse, PASSES, [], deadline=deadline)
+    at, passes, last = quasi_newton(risk, at, inverse, limits._replace(most=PASSES), [])
     return at, -(-(1 + passes) // 2), last
 
 
-def _from_labels(
-    risk: Risk, x: np.ndarray, rough: RoughFit, goal: float, deadline: float, *, many: bool
-) -> tuple[Point, int]:
+def _from_labels(risk: Risk, x: np.ndarray, rough: RoughFit, limits: Limits, *, many: bool) -> tuple[Point, int]:
     """Return the minimum of quadratic models of the losses, and the steps taken; x, where w = 0, if a constant fits better.
 
     With ``many`` rows the models of some of them are summed, and a few steps of L-BFGS from their Hessian follow.
@@ -166,7 +156,7 @@ def _from_labels(
     if not many:
         return at, 1
     inverse = partial(_inverse, factor, own.n / risk.n)
-    at, passes, _ = quasi_newton(risk, at, goal, inverse, PASSES, [], deadline=deadline)
+    at, passes, _ = quasi_newton(risk, at, inverse, limits._replace(most=PASSES), [])
     return at, 1 + -(-passes // 2)
 
 
@@ -237,13 +227,11 @@ def _inverse(factor: np.ndarray, share: float, right: np.ndarray) -> np.ndarray:
     return share * solved(factor, right)
 
 
-def _solve_sample(
-    own: Risk, x: np.ndarray, goal: float, most: int, deadline: float, crossovers: Crossovers
-) -> tuple[np.ndarray, int]:
+def _solve_sample(own: Risk, x: np.ndarray, limits: Limits, crossovers: Crossovers) -> tuple[np.ndarray, int]:
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     accuracy = own.ridge.size / own.n
-    near, limit = max(goal, WELL_BELOW * SAMPLE_GAP * accuracy), min(most, SAMPLE_STEPS)
-    x, steps = _minimised(own, x, near, limit, deadline, accuracy, crossovers, sampled=True)
+    near, most = max(limits.tol, WELL_BELOW * SAMPLE_GAP * accuracy), min(limits.most, SAMPLE_STEPS)
+    x, steps = _minimised(own, x, limits._replace(tol=near, most=most), accuracy, crossovers, sampled=True)
     return x, -(-steps // SAMPLED)
 
 

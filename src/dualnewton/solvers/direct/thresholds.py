@@ -164,9 +164,8 @@ def by_newton(
         elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
         elif problem.d > problem.n:
-            *stronger, _ = falling_multiples(
-                1.0 + float((np.abs(beyond) / kinks.high).max()), block.crossovers.path_ladder
-            )
+            highest = 1.0 + float((np.abs(beyond) / kinks.high).max())
+            *stronger, _ = falling_multiples(highest, block.crossovers.path_ladder)
         here = kinks.times(stronger[0]) if stronger else kinks
         beyond = here.shrunk(-slopes) if stronger else beyond
         more = features_to_add(beyond, rows.inside, problem.n, block.crossovers, at_once)

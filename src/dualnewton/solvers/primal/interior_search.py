@@ -21,11 +21,11 @@ from dualnewton.solvers.state import assign, record
 PATIENCE = 6
 """Consecutive steps without a smaller gap after which rounding is assumed to have stopped the method."""
 
-DECIDED, CALM, CARE = 0.15, 0.25, 0.2
-"""A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
-from the kink by less than the fraction ``CALM``; times ``CARE`` each time that was wrong."""
+DECIDED, SMALL_MOVE, STRICTER = 0.15, 0.25, 0.2
+"""A slope is decided if it is within the fraction ``DECIDED`` of its jump from an end, and the last step changed the distance of
+the margin from the kink by less than the fraction ``SMALL_MOVE``; that is multiplied by ``STRICTER`` each time it was wrong."""
 
-RIPE = 0.3
+RESTRICTED_FROM = 0.3
 """Relative gap from which on decided examples are left out: before, nearly all slopes of separable classes are near zero, so that
 too few examples would remain."""
 
@@ -67,7 +67,7 @@ class Search:
         self.idle = 0  # consecutive steps without a smaller gap
         self.gap = state.gap  # n(P − D) of all examples at the best point: an estimate, unless it was computed
         self.value = NEAR * state.gap  # n P; an upper bound until it is computed
-        self.calm = CALM if restricts and whole.system.restricts else 0.0  # 0 if no examples are left out
+        self.calm = SMALL_MOVE if restricts and whole.system.restricts else 0.0  # 0 if no examples are left out
         self.fine = False  # whether steps are refined
         self.kept: Any = None  # examples that are not left out; None if these are all
         self.p: Any = None  # (M, n) p of all examples, if some are left out: these stay at an end of their jump
@@ -172,7 +172,7 @@ class Search:
         ends = np.where(state.boxes[0] < state.boxes[1], 0.0, terms.jumps)
         if self.kept is None:
             self._evaluate(state.x)
-            if state.gap > RIPE * self.value:
+            if state.gap > RESTRICTED_FROM * self.value:
                 return
             self.saved, p, kept = state, ends, chosen
         else:
@@ -192,14 +192,14 @@ class Search:
         If these are far on the wrong side, the steps continue from the point at which examples were left out first.
         """
         whole, best = self.whole, self.best
-        if self.calm < CALM * CARE**2:
+        if self.calm < SMALL_MOVE * STRICTER**2:
             self._go_back()
             return
         inside = np.clip(p, DECIDED * whole.jumps, (1.0 - DECIDED) * whole.jumps)
         s = np.maximum(-r, 0.0) + best.mu * whole.even / (DECIDED * whole.jumps)
         boxes = np.stack([inside, whole.jumps - inside, s, s + r])
         boxes[:, :, self.kept] = best.boxes
-        kept, self.calm = np.union1d(self.kept, wrong), CARE * self.calm
+        kept, self.calm = np.union1d(self.kept, wrong), STRICTER * self.calm
         self._keep(best.x, r.take(kept, 1), boxes.take(kept, 2), kept, p)
         if self.best.gap > self.saved.gap:
             self._go_back()

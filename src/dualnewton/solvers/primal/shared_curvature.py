@@ -6,7 +6,7 @@ The outputs of a least-squares fit have the same Hessian. One sketch and one fac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ def compute_curvature(models: Sequence[Model], rng: np.random.Generator, check: 
 
     ``check`` is called before each matrix except the first; it may raise an exception to stop the work.
     """
-    epochs, sums, groups = 0.0, dict[int, np.ndarray](), iter(_distinct(models))
+    epochs, sums = 0.0, dict[int, np.ndarray]()
+    groups: Iterable[Any] = (each for group in _alike(models) for each in _close(group))
     if models and models[0].objective.problem.data.capabilities.by_messages:
-        known = list(groups)
-        groups, sums = iter(known), _sums_together(known)
+        groups = list(groups)
+        sums = _sums_together(groups)
     for k, (group, weights, shares) in enumerate(groups):
         if k:
             check()
@@ -54,12 +55,6 @@ def _sums_together(groups: Sequence[tuple[list[Model], np.ndarray, bool]]) -> di
     return dict(zip(wanted, found, strict=True))
 
 
-def _distinct(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, bool]]:
-    """Yield the models that share a curvature, its weights, and whether these differ from the models' own."""
-    for group in _alike(models):
-        yield from _close(group)
-
-
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
     """Group models that may share a curvature: by the penalties, the size of the sketch and the number of columns."""
     groups: list[list[Model]] = []
@@ -76,7 +71,10 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
 
 
 def _close(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, bool]]:
-    """Yield the same for models of a group: those with nearly equal weights together, and each of the others alone."""
+    """Yield models of a group that share a curvature, its weights, and whether these differ from the models' own.
+
+    Those with nearly equal weights share one, and each of the others has its own.
+    """
     weights = [model.objective.curvature(model.place.margins) for model in models]
     if len(models) == 1:
         yield list(models), weights[0], False

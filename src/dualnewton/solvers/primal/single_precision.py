@@ -23,7 +23,7 @@ LIFTED = 1e-12
 EXACT, ROUGH = 0.2, 1.0
 """Largest allowed relative change of the Hessian by single precision: for Newton's method, and for a sketch."""
 
-REFINED, HOPELESS = 4.0, 10.0
+REFINED, TOO_LARGE = 4.0, 10.0
 """Largest such change for which conjugate gradients correct a solve in a few products, of which most estimates are several times
 too large; and, above it, multiple of the gap that a solve may leave beyond which single precision is not tried. Its prediction,
 before the Hessian is known, was 0.5 to 15 times the later estimate (``benchmarks/regimes.py``)."""

@@ -27,9 +27,9 @@ from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum
 from dualnewton.solvers.primal.single_precision import (
     EXACT,
     FEW,
-    HOPELESS,
     REFINED,
     ROUGH,
+    TOO_LARGE,
     bears_noise,
     estimated_diagonal,
     gap_left,
@@ -274,7 +274,7 @@ class Sketches(Products):
         if (noise := noise_of(diagonal := estimated_diagonal(data, weights), self.ridge)) > REFINED:
             guess = on_host(enough.gradients)[:, :d] / (diagonal + ridge)
             tried = self.refines and self.decisions.corrects(len(guess)) and noise_of_means(data) <= REFINED
-            if math.isinf(noise) or not (tried or gap_left(guess, diagonal, ridge) <= HOPELESS * enough.left):
+            if math.isinf(noise) or not (tried or gap_left(guess, diagonal, ridge) <= TOO_LARGE * enough.left):
                 return None
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
         diagonal = on_host(H.diagonal()).copy()

@@ -23,7 +23,7 @@ from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable_goal
+from dualnewton.solvers.prox.rounds import AT_ONCE, Point, alternate, reachable_goal
 
 SWEEPS, MOST_SWEEPS = 8, 300
 """Sweeps between two Newton steps, at least and at most; between them, as many as cost as much as a step."""
@@ -163,51 +163,36 @@ def minimise(
 ) -> np.ndarray:
     """Return the minimiser V of the model, starting at W."""
     goal = reachable_goal(goal, H, feature_norms(slopes), feature_norms(W))
-    point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline, crossovers)
+    point = _Point(H, slopes, W, penalty, sweep, deadline, crossovers)
     with suppress(OutOfTime):
         alternate(point, goal, rounds=ROUNDS, in_vain=MOST_IN_VAIN, shrinks=SHRINKS)
-    return point.V
+    return point.v
 
 
-class _Point:
-    """The current V, which moves to the minimum, and the slopes of the smooth part there."""
+class _Point(Point):
+    """The current V, which moves to the minimum."""
 
-    def __init__(
-        self,
-        H: np.ndarray,
-        slopes: np.ndarray,
-        V: np.ndarray,
-        penalty: JointPenalty,
-        sweep: Sweep,
-        deadline: Deadline,
-        crossovers: Crossovers = USUAL,
-    ) -> None:
-        self.H, self.slopes, self.V, self.penalty = H, slopes, V, penalty
-        self.sweeps, self.deadline, self.crossovers = sweep, deadline, crossovers
-
-    @property
-    def violation(self) -> float:
-        return float(self.penalty.violations(self.V, self.slopes).max(initial=0.0))
+    penalty: JointPenalty
 
     def sweep(self, goal: float) -> None:
         """Sweep as often as a Newton step would cost, a few sweeps at a time: only V and the slopes pass from one to the next."""
-        K, size = self.V.shape
+        K, size = self.v.shape
         if not size:
             return
-        used = int(np.count_nonzero(self.V.any(axis=0)))
+        used = int(np.count_nonzero(self.v.any(axis=0)))
         count = min(max(SWEEPS, int(used * used / (self.crossovers.joint_sweeps_divisor * size))), MOST_SWEEPS)
         at_once = max(1, min(BETWEEN, AT_ONCE // (K * size * size)))
-        before = [(self.V.copy(), self.slopes.copy())]
+        before = [(self.v.copy(), self.slopes.copy())]
         for made in range(0, count, at_once):
             most = min(at_once, count - made)
-            ended = self.sweeps(self.H, self.slopes, self.V, self.penalty.ridge, self.penalty.threshold, most, goal)
+            ended = self.sweeps(self.H, self.slopes, self.v, self.penalty.ridge, self.penalty.threshold, most, goal)
             self.deadline.check()
             if ended:
                 return
-            before.append((self.V.copy(), self.slopes.copy()))
+            before.append((self.v.copy(), self.slopes.copy()))
             if len(before) > MEMORY:
                 self._extrapolate(before)
-                before = [(self.V.copy(), self.slopes.copy())]
+                before = [(self.v.copy(), self.slopes.copy())]
 
     def _extrapolate(self, before: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
         """Move to the combination of earlier points whose last change is least (Anderson), if the model is lower there.
@@ -221,19 +206,19 @@ class _Point:
         weights = np.linalg.solve(G, np.ones(len(G)))
         weights /= weights.sum()
         V, slopes = (sum(w * point[k] for w, point in zip(weights, before[1:], strict=True)) for k in (0, 1))
-        change = 0.5 * float(np.vdot(slopes + self.slopes, V - self.V))
-        if change + self.penalty.value(V) < self.penalty.value(self.V):
-            self.V[:], self.slopes[:] = V, slopes
+        change = 0.5 * float(np.vdot(slopes + self.slopes, V - self.v))
+        if change + self.penalty.value(V) < self.penalty.value(self.v):
+            self.v[:], self.slopes[:] = V, slopes
 
     def step(self) -> bool:
         """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does.
 
         Return True: a step that changes nothing is rounding.
         """
-        used = np.flatnonzero(self.V.any(axis=0) | (self.penalty.threshold == 0.0))
+        used = np.flatnonzero(self.v.any(axis=0) | (self.penalty.threshold == 0.0))
         if used.size == 0:
             return True
-        part, old, H = self.penalty.only(used), self.V[:, used], self.H[np.ix_(used, used)]
+        part, old, H = self.penalty.only(used), self.v[:, used], self.H[np.ix_(used, used)]
         newton = _Newton(H, part, old)
         gradient = self.slopes[:, used] + part.ridge * old + part.threshold * newton.units
         way = newton.solve(-gradient, self.deadline, self.crossovers.joint_factor)
@@ -249,7 +234,7 @@ class _Point:
             )  # where the values differ by rounding, the violations decide
             left = part.violations(new, self.slopes[:, used] + t * bent).max() if level else np.inf
             if float(left) < steep if level else change < 0.0:
-                self.V[:, used] = new
+                self.v[:, used] = new
                 self.slopes += t * (way @ self.H[used])
                 break
         self.deadline.check()
@@ -271,11 +256,11 @@ class _Newton:
         """Return the product of its inverse with an array of shape (K, m): exact up to ``factorised`` features, else inexact."""
         if not self.bend.any():  # the columns are independent
             return Cholesky(self.H.copy(), self.ridge.copy(), check=deadline.check).solve(right.T).T
-        way = None if right.shape[1] > factorised else self._by_factors(right)
-        return self._by_products(right, deadline) if way is None else way
-
-    def _by_factors(self, right: np.ndarray) -> np.ndarray | None:
-        return solved_by_factors(self.H, self.ridge + self.bend, self.bend, self.units, right)
+        if right.shape[1] <= factorised:
+            way = solved_by_factors(self.H, self.ridge + self.bend, self.bend, self.units, right)
+            if way is not None:
+                return way
+        return self._by_products(right, deadline)
 
     def _times(self, v: np.ndarray) -> np.ndarray:
         along = self.bend * np.einsum("kj,kj->j", self.units, v)

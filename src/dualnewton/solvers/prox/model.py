@@ -32,7 +32,7 @@ SUFFICIENT = 1e-4
 SHORTEST = 1e-12
 """Fraction of the whole step below which the line search ends: no decrease there is more than rounding."""
 
-DAMPING, CALMER, WILDER = 1e-3, 0.1, 10.0
+DAMPING, RELAXED, RAISED = 1e-3, 0.1, 10.0
 """The curvature of a row counts as at least this fraction of the largest it could have; the fraction is multiplied by the second
 number after a full step and by the third after a shortened one. Without it, rows that have no curvature (Huber, squared hinge)
 could leave the model linear."""
@@ -129,7 +129,7 @@ class Progress:
             return replace(self, least_gap=found.gap)
         gained = found.gap < 0.5 * self.least_gap or found.value < before.value - ROUNDING * abs(before.value)
         in_vain = 0 if gained else self.in_vain + 1
-        damping = min(self.damping * (CALMER if part == 1.0 else WILDER), 1.0)
+        damping = min(self.damping * (RELAXED if part == 1.0 else RAISED), 1.0)
         return Progress(damping, min(self.least_gap, found.gap), in_vain, in_vain >= PATIENCE)
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+
+from dualnewton.solvers.crossovers import USUAL, Crossovers
+from dualnewton.solvers.deadline import Deadline
 
 AT_ONCE = 1 << 25
 """Multiplications of sweeps between two checks of the deadline: some hundredths of a second."""
@@ -14,16 +19,32 @@ ROUNDING, CANCELLED = 4e-16, 1e-16
 which are bounded by ‖Σ_i H_ji V_i‖ ≤ √H_jj Σ_i √H_ii ‖V_i‖."""
 
 
-class Point(Protocol):
-    """A current point of a minimisation."""
+class Point(ABC):
+    """The current point v of a minimisation, and the slopes of the smooth part there, without the ridge."""
+
+    def __init__(
+        self,
+        H: np.ndarray,
+        slopes: np.ndarray,
+        v: np.ndarray,
+        penalty: Any,
+        sweep: Callable[..., bool],
+        deadline: Deadline,
+        crossovers: Crossovers = USUAL,
+    ) -> None:
+        self.H, self.slopes, self.v, self.penalty = H, slopes.copy(), v.copy(), penalty
+        self.sweeps, self.deadline, self.crossovers = sweep, deadline, crossovers
 
     @property
     def violation(self) -> float:
         """The largest violation of the optimality conditions."""
+        return float(self.penalty.violations(self.v, self.slopes).max(initial=0.0))
 
+    @abstractmethod
     def sweep(self, goal: float) -> None:
         """Minimise over one coordinate or feature after the other, as often as a Newton step would cost."""
 
+    @abstractmethod
     def step(self) -> bool:
         """Take Newton steps; return whether they ended at the minimum over the coordinates in use, up to rounding."""
 

@@ -22,7 +22,7 @@ from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct.active_set import Kinks, Matrix, Model
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable_goal
+from dualnewton.solvers.prox.rounds import AT_ONCE, Point, alternate, reachable_goal
 
 SWEEPS = 8
 """Least number of coordinate descent sweeps between two Newton steps on the free features; more if a step costs more."""
@@ -201,7 +201,7 @@ def minimise(
     move at a time.
     """
     goal = reachable_goal(goal, H, np.abs(slopes), np.abs(w))
-    point, kinks = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers), penalty.kinks()
+    point, kinks = _Point(H, slopes, w, penalty, sweep, deadline, crossovers), penalty.kinks()
     begin = point.violation
     with suppress(OutOfTime):
         reached = (point.has_kernel or kinks is None) and point.descend(goal, *FEW)
@@ -209,7 +209,7 @@ def minimise(
             if kinks is not None:
                 point.by_active_sets(goal, kinks, w.size if rank is None else min(rank, w.size))
             else:
-                again = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline, crossovers)
+                again = _Point(H, slopes, w, penalty, sweep, deadline, crossovers)
                 point = _followed(again, goal, begin)
         if not point.violation <= goal:
             point.descend(goal, *MOST)
@@ -227,30 +227,16 @@ def _followed(point: _Point, goal: float, begin: float) -> _Point:
     return point
 
 
-class _Point:
-    """The current v, which moves to the minimum, and the slopes of the smooth part there."""
+class _Point(Point):
+    """The current v, which moves to the minimum."""
 
-    def __init__(
-        self,
-        H: np.ndarray,
-        slopes: np.ndarray,
-        v: np.ndarray,
-        penalty: Penalty,
-        sweep: Sweep,
-        deadline: Deadline,
-        crossovers: Crossovers = USUAL,
-    ) -> None:
-        self.H, self.slopes, self.v, self.penalty = H, slopes, v, penalty
-        self.sweeps, self.deadline, self.crossovers, self.steps = sweep, deadline, crossovers, 0
+    penalty: Penalty
+    steps = 0  # Newton steps at most between two sweeps
 
     @property
     def has_kernel(self) -> bool:
         """Whether a kernel does whole rounds."""
         return getattr(self.sweeps, "rounds", None) is not None and self.v.size <= self.crossovers.kernel_coordinates
-
-    @property
-    def violation(self) -> float:
-        return float(self.penalty.violations(self.v, self.slopes).max(initial=0.0))
 
     def descend(self, goal: float, rounds: int, steps: int) -> bool:
         """Do rounds of sweeps and steps until no violation exceeds the goal; return whether that was reached."""
