@@ -228,3 +228,12 @@ def test_bad_shares_and_values_are_refused():
         dn.MultiTaskElasticNetCV(l1_ratio=0.0).fit(X, Y)
     with pytest.raises(ValueError, match=r"alphas\[0\] == -1"):
         dn.MultiTaskElasticNetCV(alphas=[-1.0]).fit(X, Y)
+
+
+@pytest.mark.parametrize(("n", "d", "K", "seed"), [(5, 60, 3, 0), (20, 120, 3, 1)])
+def test_weak_elastic_nets_of_more_features_than_examples_meet_the_tolerance(n, d, K, seed):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.integers(1, 5, (n, d)).astype(float), rng.standard_normal((n, K))
+    model = dn.MultiTaskElasticNet(alpha=1e-5, tol=1e-8, fit_intercept=False).fit(X, Y)
+    assert model.certificate_.relative_gap <= 1e-8
+    assert model.n_iter_ < 50

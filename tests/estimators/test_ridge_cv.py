@@ -13,6 +13,7 @@ from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, ShuffleSplit
 
 import dualnewton as dn
+from dualnewton.estimators.model_selection import _least_squares
 from dualnewton.estimators.model_selection._least_squares import leave_one_out
 from dualnewton.planning.tuning import DEFAULT
 from estimators.cases import relative
@@ -182,6 +183,48 @@ def test_the_choice_names_the_score_by_which_it_was_made():
     X, y = load_iris(return_X_y=True)
     assert dn.RidgeClassifierCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "accuracy"
     assert dn.RidgeCV(ALPHAS, cv=3).fit(X, y).choice_certificate_.scoring == "r2"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["dense", "CSR"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_singular_values_agree_with_eigenvalues(shape, kind, fit_intercept, monkeypatch):
+    X, Y, c = data(shape, 2, kind, weighted=True)
+    c[[1, 7]] = 0.0
+    given = dn.Problem(X, Y[:, 0], dn.losses.Squared(), lam=1.0).data, Y, c, ALPHAS, DEFAULT
+    usual = leave_one_out(*given, fit_intercept=fit_intercept)
+    monkeypatch.setattr(_least_squares, "LOST", -1.0)
+    monkeypatch.setattr(_least_squares, "inverts_each", lambda *_: False)
+    found = leave_one_out(*given, fit_intercept=fit_intercept)
+    assert found.singular
+    assert not usual.singular
+    for name in ("errors", "W", "b"):
+        np.testing.assert_allclose(getattr(found, name), getattr(usual, name), rtol=1e-8, atol=1e-9)
+
+
+def without_row(X, y, row, alpha, fit_intercept):
+    """The error at a row of the model fitted without it, by a QR factor, to which the scales of features do not matter."""
+    there = np.arange(len(X)) != row
+    columns, point = X[there], X[row]
+    ridge = np.sqrt(alpha) * np.eye(X.shape[1])
+    if fit_intercept:
+        columns, point = np.column_stack([columns, np.ones(len(columns))]), np.append(point, 1.0)
+        ridge = np.column_stack([ridge, np.zeros(len(ridge))])
+    Q, R = np.linalg.qr(np.vstack([columns, ridge]))
+    return y[row] - point @ np.linalg.solve(R, Q.T @ np.append(y[there], np.zeros(len(ridge))))
+
+
+@pytest.mark.parametrize(("n", "d"), [(30, 6), (15, 20)])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_features_of_very_different_scales_keep_their_errors(n, d, fit_intercept):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((n, d)) * 10.0 ** np.linspace(-8, 8, d)
+    y = X @ (rng.standard_normal(d) / np.abs(X).max(axis=0)) + 0.3 * rng.standard_normal(n)
+    alphas = [4e-3, 0.3, 100.0]
+    model = dn.RidgeCV(alphas, fit_intercept=fit_intercept, store_cv_results=True).fit(X, y)
+    for k, alpha in enumerate(alphas):
+        errors = np.array([without_row(X, y, row, alpha, fit_intercept) for row in range(n)])
+        np.testing.assert_allclose(model.cv_results_[:, k], errors**2, rtol=1e-5, atol=1e-5 * np.mean(errors**2))
 
 
 def test_features_whose_errors_cannot_be_squared():

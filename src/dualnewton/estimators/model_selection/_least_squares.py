@@ -22,7 +22,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.matrix import Data
+from dualnewton.matrix import Data, linear
 from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.planning.costs import is_small, prepared
 from dualnewton.planning.direct import factorises_each, inverts_each
@@ -35,6 +35,14 @@ PIECE = 1 << 18
 CANCELLED = 1e-8
 """Fraction of a diagonal entry up to which a pivot of its factor, or what removing the intercept leaves of it, has lost too many
 digits: then the eigenvalues, which are never negative, take the place of the inverse."""
+
+
+LOST = 1e-6
+"""Relative error of the smallest λ + alpha, by the rounding of the largest eigenvalue λ, above which leave-one-out errors come
+from singular values: features of a small scale are lost in squares beside those of a large one."""
+
+LARGEST = 1 << 24
+"""Largest number of entries of rows whose singular values are computed."""
 
 
 class FoldMoments:
@@ -214,7 +222,8 @@ class LeaveOneOut:
     # (alphas, K, d) The models of all rows.
     W: np.ndarray
     b: np.ndarray
-    decomposed: bool = True  # whether they come from one eigendecomposition, not from a factor for each alpha
+    decomposed: bool = True  # whether they come from one decomposition, not from a factor for each alpha
+    singular: bool = False  # whether that is of the rows, not of their products
 
 
 def leave_one_out(
@@ -237,9 +246,42 @@ def leave_one_out(
     return _by_examples(data, Y, c, alphas, tuning, fit_intercept)
 
 
+def _are_lost(data: Data, values: np.ndarray, alphas: np.ndarray) -> bool:
+    """Whether the eigenvalues have lost too many digits, and singular values can be computed."""
+    able = data.capabilities.local and data.capabilities.whole and data.n * data.d <= LARGEST
+    error, smallest = np.finfo(float).eps * values.max(initial=0.0), values.min(initial=np.inf) + alphas.min()
+    return bool(able and LOST * smallest < error < np.inf)
+
+
+def _by_rows(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
+    """Compute them from the singular values of D(√c)(X − 1mᵀ) = U D(σ) Vᵀ.
+
+    With e = alpha/(σ² + alpha), residuals are r = (I − UUᵀ)t + U D(e)Uᵀt and 1 − h_i is the same sum for t = e_i.
+    """
+    rows, inside = np.asarray(linear.to_dense(data.rows(slice(None))), dtype=np.float64), c > 0.0
+    share, s = c / c.sum() if fit_intercept else np.zeros(len(c)), np.sqrt(c[inside])[:, None]
+    mean, target_mean = share @ rows, share @ Y
+    T, dimension = s * (Y[inside] - target_mean), len(s) - fit_intercept
+    U, sigma, V = np.linalg.svd(s * (rows[inside] - mean), full_matrices=False)
+    U, sigma, V = U[:, :dimension], sigma[:dimension], V[:dimension].T
+    squares, along = np.square(U), U.T @ T
+    # Nothing is left outside of the span of U if it has all dimensions; otherwise rounding would be.
+    rest = T - U @ along if len(sigma) < dimension else np.zeros(T.shape)
+    free = np.maximum(1.0 - share[inside] - squares.sum(axis=1), 0.0) * (len(sigma) < dimension)
+    errors, W = np.empty((len(alphas), *Y.shape)), np.empty((len(alphas), Y.shape[1], data.d))
+    for k, alpha in enumerate(alphas):
+        left = alpha / (np.square(sigma) + alpha)
+        W[k] = ((V * (sigma / (np.square(sigma) + alpha))) @ along).T
+        errors[k] = Y - target_mean - (rows - mean) @ W[k].T
+        errors[k, inside] = (rest + U @ (left[:, None] * along)) / (s * (free + squares @ left)[:, None])
+    return LeaveOneOut(errors, W, target_mean - W @ mean, singular=True)
+
+
 def _by_features(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
     moments = Moments.of(data, Y, c, origin_of(data, c, shift=fit_intercept))
     found = ByFeatures(moments, fit_intercept=fit_intercept)
+    if _are_lost(data, found.values, alphas):
+        return _by_rows(data, Y, c, alphas, fit_intercept)
     inverse = 1.0 / (found.values[:, None] + alphas)  # (d, alphas)
     share = c / c.sum() if fit_intercept else np.zeros(len(c))
     factors = (found.along[:, None] * inverse[:, :, None]).reshape(data.d, -1)  # (d, alphas · K)
@@ -262,6 +304,8 @@ def _by_examples(
     products = data.row_gram(inside if outside.size else slice(None))  # a slice is not copied
     found = ByExamples(products, Y[inside], c[inside], fit_intercept=fit_intercept)
     inverses = found.inverses(alphas, tuning)
+    if found.is_decomposed and _are_lost(data, found.spectrum[0], alphas):
+        return _by_rows(data, Y, c, alphas, fit_intercept)
     W, b = found.models(data, inside, Y[inside], alphas, tuning, [each.duals for each in inverses])
     errors = np.empty((len(alphas), *Y.shape))
     for k, (duals, diagonal) in enumerate(inverses):

@@ -45,6 +45,7 @@ from dualnewton.planning.direct import decomposes_folds, factorises_each
 from dualnewton.run.result import Result
 
 DECOMPOSED = "least squares for all alphas by one eigendecomposition of the moments or of the Gram matrix"
+SINGULAR = "least squares for all alphas by one singular value decomposition of the rows"
 FACTORISED = "least squares by a factor of the moments or of the Gram matrix for each alpha"
 """The reasons in the plan of a direct solution."""
 
@@ -156,7 +157,7 @@ class RidgeSearch(CrossValidated):
             posed = self._posed_at(data, alphas[0], [data.sample_weight])
             problems = [like(problem, lam=alpha / problem.n) for alpha in alphas for problem in posed]
             models = [list(each.reshape(len(problems), -1)) for each in (found.W, found.b)]
-            reason = DECOMPOSED if found.decomposed else FACTORISED
+            reason = SINGULAR if found.singular else DECOMPOSED if found.decomposed else FACTORISED
             results = session.finished(problems, models[0], [float(b[0]) for b in models[1]], reason)
             each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)

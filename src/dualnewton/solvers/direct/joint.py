@@ -87,7 +87,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps, every = W, np.inf, 0, 0, start is None
-    many = problem.d > problem.n and problem.regularizer.strongly_convex  # features may be used
+    # Many features may be used.
+    many = problem.d > max(problem.n, block.crossovers.persistent_features) and problem.regularizer.strongly_convex
     persists, pulled = problem.n * problem.d <= block.crossovers.small_entries and not many, np.inf
     while True:
         losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T)
