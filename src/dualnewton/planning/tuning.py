@@ -265,6 +265,10 @@ class Tuning(Crossovers):
     sample_rows: int = 64
     sample_growth: int = 4
     sample_share: float = 1.0 / 8.0
+    # For proximal Newton steps: least number of rows of a sample per coefficient in use, and the calls of a step that take as
+    # long as that of a pass.
+    fewest_sample_rows: float = 16.0
+    proximal_calls: float = 4.0
     # A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
     skipped_gap: float = 0.6
     # Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.

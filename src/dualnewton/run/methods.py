@@ -124,9 +124,10 @@ def make_method(
                 return _walk(first, data, points[0], request, compiled=compiled)
             columns = 1 if joint else first.columns
             sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
-            return (JointDescent if joint else Proximal)(
-                problems, data, points, tol=tol, compiled=compiled, sizes=sizes
-            )
+            if joint:
+                return JointDescent(problems, data, points, tol=tol, compiled=compiled, sizes=sizes)
+            (sample,) = plan.samples or (0,)
+            return Proximal(problems, data, points, tol=tol, compiled=compiled, sizes=sizes, sample=sample)
         decisions = Sketching.of(data, request.tuning)
         return Descent(
             problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions, samples=plan.samples
