@@ -133,8 +133,6 @@ class Tuning(Crossovers):
     norm_sample: int = 256  # number of sampled rows from which the mean squared norm of all rows is estimated
     overlap_sample: int = 64  # number of sampled rows from which the mean squared cosine between rows is estimated
     largest_conditioning: float = 1e100  # upper limit on the estimated conditioning, so that predictions stay finite
-    # Share of nonzero entries above which sparse rows that fit in the cache are made dense.
-    expanded_share: float = 1.0 / 3.0
     # Least number of features for which a fit stores dense rows by their nonzero entries, if at most ``thin_share`` of all
     # entries are nonzero.
     entry_features: int = 256

@@ -14,6 +14,8 @@ class Crossovers:
 
     # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
     small_entries: int = 1 << 17
+    # Share of nonzero entries above which sparse rows that fit in the cache are made dense, and products with them cost less so.
+    expanded_share: float = 1.0 / 3.0
     # Matrices
     # Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     largest_matrix: int = 4000
