@@ -123,7 +123,8 @@ def make_method(
             if len(problems) == 1 and not joint and walks(first, request.tuning):
                 return _walk(first, data, points[0], request, compiled=compiled)
             columns = 1 if joint else first.columns
-            sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
+            apart, models = compiled and not joint, len(problems)
+            sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=apart, models=models)
             if joint:
                 return JointDescent(problems, data, points, tol=tol, compiled=compiled, sizes=sizes)
             (sample,) = plan.samples or (0,)

@@ -126,6 +126,7 @@ class Sizes:
     # Number of features from which on a Newton step costs more than a pass: models of so many are solved roughly while others
     # may be missing.
     rough: int | None = None
+    kept: int = 0  # maximum number of coordinates of a matrix that is kept for later steps
 
     def is_rough(self, features: int) -> bool:
         """Whether models of this number of features are solved roughly while others may be missing."""

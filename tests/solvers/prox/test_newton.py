@@ -345,10 +345,13 @@ def test_a_matrix_is_used_again_only_if_it_suffices():
 
 
 def test_matrices_that_are_kept_have_no_more_entries_than_the_data():
-    problem = problem_of(losses.Logistic(), regularizers.L1(), data(60, 90), lam=0.01)
-    few = tuned(one_block_features=0, least_set=4)
-    sizes = SetSizes.of(problem.data, few, once=False, compiled=False)
-    for copies, most in ((1, 73), (9, 24)):
-        starts = [(np.zeros(90), 0.0)] * copies
-        method = Proximal([problem] * copies, problem.data, starts, tol=1e-8, compiled=False, sizes=sizes)
-        assert method.models[0].task.kept == most
+    X, few = data(60, 90), tuned(one_block_features=0, least_set=4)
+    problem = problem_of(losses.Logistic(), regularizers.L1(), X, lam=0.01)
+    for models, most in ((1, 73), (9, 24)):
+        sizes = SetSizes.of(problem.data, few, once=False, compiled=False, models=models)
+        assert sizes.kept == most
+        method = Proximal([problem], problem.data, [(np.zeros(90), 0.0)], tol=0.0, compiled=False, sizes=sizes)
+        for _ in range(3):
+            method.step(np.random.default_rng(0), np.inf, np.inf)
+        known = method.models[0].known
+        assert known is None or known.inside.size <= most

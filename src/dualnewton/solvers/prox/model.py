@@ -73,7 +73,6 @@ class Task:
     sizes: Sizes  # coordinates of a working set
     tol: float  # relative gap that is wanted
     sweep: Sweep  # coordinate descent on the quadratic model, in NumPy or compiled
-    kept: int = 0  # most coordinates of a matrix that is kept for later steps
 
     @property
     def quadratic(self) -> bool:
@@ -272,7 +271,7 @@ class Model:
             A, border, corner = at.factored(A)
         else:
             curvature = self.known.curvature if self.known else task.features.curvature(inside, at, deadline)
-            keeps = not task.quadratic and inside.size <= task.kept
+            keeps = not task.quadratic and inside.size <= task.sizes.kept
             self.known = Known(inside, curvature) if keeps else None
             border, corner = curvature.border, curvature.corner
         inverse = pseudo_inverse(corner) * task.problem.fit_intercept  # zero without intercepts

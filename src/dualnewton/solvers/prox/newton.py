@@ -9,7 +9,6 @@ Losses of one column and of K columns (softmax) differ in the curvature of a row
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,8 +49,6 @@ class Proximal(SharedPasses):
         once, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])
         every, by_entries = sizes.every, kind.factors and compiled
         features, sweep = features_of(data, sizes), sweep_of(compiled=compiled)
-        # The matrices that are kept have at most as many entries as X.
-        kept = max(sizes.tuning.least_set, math.isqrt(int(data.profile.stored) // len(problems)))
         shared: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
         for problem, (w, b) in zip(problems, starts, strict=True):
             found = next((each for each in shared if np.array_equal(each[0], problem.c)), None)
@@ -60,7 +57,7 @@ class Proximal(SharedPasses):
                 found = problem.c, own, np.zeros(problem.d) if every else data.column_norms(problem.c)
                 shared.append(found)
             bounds = np.tile(kind.bound(problem) * found[2], problem.columns)
-            task = Task(problem, Penalty.of(problem), found[1], bounds, sizes, tol, sweep, kept)
+            task = Task(problem, Penalty.of(problem), found[1], bounds, sizes, tol, sweep)
             self.models.append(Model(task, w, b, forms_matrices=not by_entries))
         if not self.sample:
             self.evaluate(self.models)
