@@ -171,7 +171,7 @@ def sizes_of(posed):
 
 
 def test_matrices_of_the_sample_are_kept_although_it_has_fewer_entries():
-    """60 features with 10 % of their entries: a matrix has more entries than the sample, and fewer than all rows."""
+    """70 features with 10 % of their entries: a matrix has more entries than the sample, and fewer than all rows."""
     rng = np.random.default_rng(4)
     X = sp.random_array((N, 70), density=0.1, rng=rng, format="csr")
     y = np.where(X[:, [0]].toarray().ravel() + 0.1 * rng.standard_normal(N) > 0.0, 1.0, -1.0)
