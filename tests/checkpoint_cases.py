@@ -100,6 +100,7 @@ class Case:
 
 COMPILED = tuned(small_entries=0)
 SAMPLED = tuned(direct_entries=0, one_block_features=0, sample_rows=16)  # samples pay for a thousand rows
+FROM_A_SAMPLE = tuned(direct_entries=0, one_block_features=0, proximal_calls=0.0)
 BY_PRODUCTS = tuned(largest_matrix=5, one_block_features=0)
 IN_STEPS = tuned(
     direct_entries=0, most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0
@@ -198,6 +199,12 @@ CASES = [
         "ihs from samples", lambda: one(logistic, n=1000, fit_intercept=True), {"method": "ihs", "tol": 1e-12}, SAMPLED
     ),
     Case("ihs from samples, softmax", lambda: classes(n=3000), {"method": "ihs", "tol": 1e-12}, SAMPLED),
+    Case(
+        "l1 logistic from a sample",
+        lambda: one(logistic, n=1000, regularizer=lasso, lam=0.02, fit_intercept=True),
+        {"method": "newton", "tol": 1e-12},
+        FROM_A_SAMPLE,
+    ),
     Case("lasso", lambda: one(squared, d=20, regularizer=lasso, lam=0.05), {"tol": 1e-12}),
     Case(
         "lasso, many features", lambda: one(squared, n=30, d=300, regularizer=lasso, lam=0.02), {"tol": 1e-12}, IN_STEPS

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
@@ -398,7 +399,8 @@ class MemoryData(Data):
         return whole.take_rows(self.X, indices)
 
     def subset(self, rows: np.ndarray) -> MemoryData:
-        return MemoryData(self.rows(rows), Work(whole=self.profile.stored))  # compiled if the passes over all rows are
+        # Passes are compiled if those over all rows are, and matrices are summed in the same way.
+        return MemoryData(self.rows(rows), replace(self.work, dense=False, whole=self.profile.stored))
 
     def columns(self, features: np.ndarray) -> Any:
         every = features.size == self.d and np.array_equal(features, np.arange(self.d))

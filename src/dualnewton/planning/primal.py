@@ -27,7 +27,10 @@ def newton(facts: Facts, tau: Tau) -> Plan:
         other = ': use "ihs"' if facts.has_hessian else ""
         raise DualnewtonError(f'tau must be "auto" or n = {facts.costs.n} with method "newton", got {tau}{other}')
     compiled = not facts.small or compiles_walk(facts.problem, facts.tuning)
-    return Plan("newton", facts.costs.n, _newton_reason(facts), compiled=compiled, cost=newton_cost(facts))
+    samples, reason = () if facts.has_hessian else _proximal_samples(facts), _newton_reason(facts)
+    if samples:
+        reason += f", solved first on {samples[0]} sampled rows"
+    return Plan("newton", facts.costs.n, reason, compiled=compiled, cost=newton_cost(facts), samples=samples)
 
 
 def _newton_reason(facts: Facts) -> str:
@@ -76,31 +79,62 @@ def _takes_all(facts: Facts) -> bool:
 
 
 def _proximal_cost(facts: Facts) -> float:
-    """Predict the cost of proximal Newton steps; the last ones are over ``used_features`` features.
+    """Predict the cost of proximal Newton steps, which may begin at the solution on a sample of the rows."""
+    tuning, (matrix, rest) = facts.tuning, _proximal_step(facts)
+    data_pass = facts.costs.of_classes(facts.columns).data_pass
+    steps, sampled = tuning.newton_passes if _takes_all(facts) else tuning.working_set_steps, 0.0
+    if samples := _proximal_samples(facts):
+        steps, sampled = tuning.near_passes, _proximal_sample_cost(facts, *samples)
+    # The last step uses the matrix of the one before.
+    curvature = (1.0 if facts.quadratic else steps - 1.0) * matrix + steps * rest
+    return sampled + (steps + tuning.certificate_passes) * data_pass + curvature
 
-    For softmax each class has its own features, and their matrix is always formed. A model that is fitted along penalties solves
-    systems of the rows once it uses more features than there are rows.
+
+def _proximal_step(facts: Facts) -> tuple[float, float]:
+    """Predict the seconds of a matrix, and of the rest of a proximal Newton step besides a pass.
+
+    The last steps are over ``used_features`` features. For softmax each class has its own features, and their matrix is always
+    formed. A model that is fitted along penalties solves systems of the rows once it uses more features than there are rows.
     """
-    tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
+    tuning, costs = facts.tuning, facts.costs.of_classes(facts.columns)
     every, used = _takes_all(facts), facts.used_features
     if follows_penalties(facts.problem, tuning):
         used = min(used, float(costs.n))
     # A working set has up to twice as many features as are in use.
     size = costs.d if every else min(max(2.0 * used, affordable_features(costs)), costs.d, tuning.largest_matrix)
-    steps = tuning.newton_passes if every else tuning.working_set_steps
     entries = costs.stored * size / costs.d
     if costs.sparse and not every and facts.columns == 1 and tuning.by_entries(entries, size):
-        curvature = steps * tuning.column_sweeps * entries * tuning.rates.sparse_entry
-    else:
-        if every:
-            matrix = costs.outer(costs.n, costs.pairs)[0]
-        else:  # for gathered features
-            matrix = 0.5 * costs.n * size**2 / tuning.rates.multiply
-            pairs = costs.pairs * (size / costs.d) ** 2 * tuning.rates.gathered_pair
-            matrix = min(matrix, pairs) if costs.sparse else matrix
-        factor = costs.factor(min(size, 2.0 * used))
-        curvature = (1.0 if once else steps) * matrix + steps * factor
-    return (steps + tuning.certificate_passes) * costs.data_pass + curvature
+        return 0.0, tuning.column_sweeps * entries * tuning.rates.sparse_entry
+    if every:
+        matrix = costs.outer(costs.n, costs.pairs)[0]
+    else:  # for gathered features
+        matrix = 0.5 * costs.n * size**2 / tuning.rates.multiply
+        pairs = costs.pairs * (size / costs.d) ** 2 * tuning.rates.gathered_pair
+        matrix = min(matrix, pairs) if costs.sparse else matrix
+    return matrix, costs.factor(min(size, 2.0 * used))
+
+
+def _proximal_samples(facts: Facts) -> tuple[int, ...]:
+    """Return the rows of the sample on which proximal Newton steps begin, in a tuple; none if they cost more than they save."""
+    problem, tuning = facts.problem, facts.tuning
+    able, joint = problem.data.capabilities, is_joint(problem)
+    if facts.near or facts.quadratic or joint or not able.subsets:
+        return ()
+    most = min(tuning.sample_share * problem.n, able.gathered / problem.d)
+    used = facts.used_features + facts.classes * problem.fit_intercept
+    size = int(min(tuning.sample_rows * used, most))
+    matrix, rest = _proximal_step(facts)
+    step = facts.costs.of_classes(facts.columns).data_pass + matrix + rest
+    saved = (tuning.newton_passes - tuning.near_passes) * step
+    few = size < tuning.fewest_sample_rows * used or _proximal_sample_cost(facts, size) > saved
+    return () if few else (size,)
+
+
+def _proximal_sample_cost(facts: Facts, size: int) -> float:
+    """Predict the seconds of proximal Newton steps on a sample of so many rows."""
+    costs, (matrix, rest) = facts.costs.of_classes(facts.columns), _proximal_step(facts)
+    calls = facts.tuning.proximal_calls * facts.tuning.rates.call
+    return facts.tuning.first_sample_steps * (calls + size / costs.n * (costs.data_pass + matrix) + rest)
 
 
 def ihs(facts: Facts, tau: Tau) -> Plan:

@@ -133,8 +133,6 @@ class Tuning(Crossovers):
     norm_sample: int = 256  # number of sampled rows from which the mean squared norm of all rows is estimated
     overlap_sample: int = 64  # number of sampled rows from which the mean squared cosine between rows is estimated
     largest_conditioning: float = 1e100  # upper limit on the estimated conditioning, so that predictions stay finite
-    # Share of nonzero entries above which sparse rows that fit in the cache are made dense.
-    expanded_share: float = 1.0 / 3.0
     # Least number of features for which a fit stores dense rows by their nonzero entries, if at most ``thin_share`` of all
     # entries are nonzero.
     entry_features: int = 256
@@ -265,6 +263,10 @@ class Tuning(Crossovers):
     sample_rows: int = 64
     sample_growth: int = 4
     sample_share: float = 1.0 / 8.0
+    # For proximal Newton steps: least number of rows of a sample per coefficient in use (with fewer, hardly a step on all rows is
+    # saved), and the number of calls of a pass that take as long as those of a step (0.6 ms).
+    fewest_sample_rows: float = 16.0
+    proximal_calls: float = 4.0
     # A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
     skipped_gap: float = 0.6
     # Newton steps on the first sample (1 to 10, four on average over losses and condition numbers) and on each later one.

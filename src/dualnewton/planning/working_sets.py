@@ -18,13 +18,20 @@ class SetSizes(Sizes):
     """Sizes of working sets, chosen by predicted costs."""
 
     @classmethod
-    def of(cls, data: Data, tuning: Tuning = DEFAULT, *, columns: int = 1, once: bool, compiled: bool) -> SetSizes:
-        """Choose the sizes for some data; ``once`` if one matrix serves all steps, as for quadratic losses."""
+    def of(
+        cls, data: Data, tuning: Tuning = DEFAULT, *, columns: int = 1, once: bool, compiled: bool, models: int = 1
+    ) -> SetSizes:
+        """Choose the sizes for some data; ``once`` if one matrix serves all steps, as for quadratic losses.
+
+        The matrices that the models keep have at most as many entries as X together, or are those of small sets.
+        """
         costs = Costs.of(data.profile, tuning).of_classes(columns)
+        kept = max(tuning.least_set, math.isqrt(int(data.profile.stored) // models))
         if takes_all(costs, once=once):
-            return cls(True, 0, 0, tuning)
+            return cls(True, 0, 0, tuning, kept=kept)
         by_columns = columns == 1 and compiled and is_thin(costs)
-        return cls(False, affordable_features(costs), costs.d if by_columns else tuning.largest_matrix, tuning)
+        most = costs.d if by_columns else tuning.largest_matrix
+        return cls(False, affordable_features(costs), most, tuning, kept=kept)
 
     @classmethod
     def of_paths(cls, models: int, tuning: Tuning = DEFAULT, profile: Profile | None = None) -> SetSizes:

@@ -123,10 +123,12 @@ def make_method(
             if len(problems) == 1 and not joint and follows_penalties(first, request.tuning):
                 return _walk(first, data, points[0], request, compiled=compiled)
             columns = 1 if joint else first.columns
-            sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
-            return (JointDescent if joint else Proximal)(
-                problems, data, points, tol=tol, compiled=compiled, sizes=sizes
-            )
+            apart, models = compiled and not joint, len(problems)
+            sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=apart, models=models)
+            if joint:
+                return JointDescent(problems, data, points, tol=tol, compiled=compiled, sizes=sizes)
+            (sample,) = plan.samples or (0,)
+            return Proximal(problems, data, points, tol=tol, compiled=compiled, sizes=sizes, sample=sample)
         decisions = Sketching.of(data, request.tuning)
         return Descent(
             problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions, samples=plan.samples

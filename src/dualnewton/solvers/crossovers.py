@@ -14,6 +14,8 @@ class Crossovers:
 
     # Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
     small_entries: int = 1 << 17
+    # Share of nonzero entries above which sparse rows that fit in the cache are made dense, and products with them cost less so.
+    expanded_share: float = 1.0 / 3.0
     # Matrices
     # Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     largest_matrix: int = 4000
@@ -124,6 +126,7 @@ class Sizes:
     # Number of features from which on a Newton step costs more than a pass: models of so many are solved roughly while others
     # may be missing.
     rough: int | None = None
+    kept: int = 0  # maximum number of coordinates of a matrix that is kept for later steps
 
     def is_rough(self, features: int) -> bool:
         """Whether models of this number of features are solved roughly while others may be missing."""

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn.linear_model as skl
 from sklearn.datasets import load_breast_cancer
 
@@ -141,3 +142,34 @@ def test_models_of_dummy_variables_need_no_proximal_point_steps(monkeypatch):
     model = dn.LogisticRegression(l1_ratio=1.0).fit(X, y)
     assert model.plan_.family == "proximal"
     assert model.certificate_.relative_gap <= model.tol
+
+
+@pytest.mark.parametrize("density", [0.1, 0.9, 1.0])
+def test_gathered_features_are_those_of_the_rows_as_they_are_stored(density):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 9)) * (rng.random((50, 9)) < density)
+    rows = X if density == 1.0 else sp.csr_array(X)
+    problem = dn.Problem(rows, np.where(np.arange(50) % 2, 1.0, -1.0), losses.Logistic(), regularizer=regularizers.L1())
+    block = Block(problem.data)
+    assert sp.issparse(block.light) == (density == 0.1)
+    task = proximal.Task(problem, block, 1e-4)
+    for features in ([4, 1], [], [8, 0, 3]):
+        task.gather(np.array(features, dtype=np.intp))
+    assert task.inside.tolist() == [4, 1, 8, 0, 3]
+    np.testing.assert_array_equal(task.A, X[:, task.inside])
+    task = proximal.Task(problem, block, 1e-4)
+    task.gather(np.arange(9))
+    np.testing.assert_array_equal(task.A, X)
+
+
+def test_a_last_step_uses_the_matrix_of_the_one_before(monkeypatch):
+    seen, curvature = [], proximal.Task._curvature
+    monkeypatch.setattr(proximal.Task, "_curvature", lambda *args: seen.append(1) or curvature(*args))
+    reused = 0
+    for shape, tol in itertools.product(SHAPES, (1e-3, 1e-6, 1e-9)):
+        problem = posed(losses.Logistic(), shape, regularizers.L1(), 0.01, fit_intercept=True)
+        seen.clear()
+        found = proximal.solve(problem, Block(problem.data), None, Limits(tol))
+        assert problem.certify(found.w, found.intercept).relative_gap <= tol
+        reused += found.steps - len(seen)
+    assert reused > 0

@@ -1,5 +1,7 @@
 """Newton's method for kinks and bounds: it finds what SDNA and scikit-learn find, on any data, with certificates that hold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,8 +10,10 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.tuning import DEFAULT
+from dualnewton.planning.working_sets import SetSizes
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import model
+from dualnewton.solvers.prox.newton import Proximal
 from tables import LOSSES, WITH_KINKS, labels_for, name_of
 from tuned import GENERAL, tuned
 from verified import assert_certificate_is_true
@@ -295,3 +299,59 @@ def test_a_start_beyond_the_range_of_float64_is_where_the_run_ends(storage):
     result = dn.solve(problem, method="newton", tuning=GENERAL)
     assert result.status is dn.Status.NO_PROGRESS
     assert result.certificate.relative_gap >= 1.0
+
+
+@pytest.mark.parametrize("kind", ["logistic", "huber", "softmax"])
+@pytest.mark.parametrize("storage", ["dense", "csr"])
+def test_a_last_step_uses_the_matrix_of_the_one_before(kind, storage, monkeypatch):
+    formed, made, minimum = [], [], model.Model._model_minimum
+
+    def counted(self, inside, *args):
+        formed.append(self.known is None)
+        made.append(1)
+        return minimum(self, inside, *args)
+
+    monkeypatch.setattr(model.Model, "_model_minimum", counted)
+    X = data(300, 6, storage)
+    if kind == "softmax":
+        y = np.random.default_rng(0).integers(0, 3, 300)
+        problem = dn.MultinomialProblem(X, y, regularizer=regularizers.L1(), lam=0.02, fit_intercept=True)
+    else:
+        loss = losses.Logistic() if kind == "logistic" else losses.Huber(0.5)
+        problem = problem_of(loss, regularizers.L1(), X, lam=0.01, form=("intercept",))
+    for tol in (1e-3, 1e-5, 1e-7, 1e-9):
+        result = dn.solve(problem, method="newton", tol=tol, tuning=GENERAL)
+        assert result.converged
+        assert_certificate_is_true(problem, result)
+    assert sum(formed) < len(made)
+
+
+def test_a_matrix_is_used_again_only_if_it_suffices():
+    problem = problem_of(losses.Logistic(), regularizers.L1(), data(300, 6), lam=0.01)
+    sizes = SetSizes.of(problem.data, GENERAL, once=False, compiled=False)
+    method = Proximal([problem], problem.data, [(np.zeros(6), 0.0)], tol=1e-8, compiled=False, sizes=sizes)
+    own = method.models[0]
+    for _ in range(4):
+        method.step(np.random.default_rng(0), np.inf, np.inf)
+    assert own.known is not None
+    violations = own.task.penalty.violations(own.place.w, own.place.gradient)
+    own.progress = replace(own.progress, factor=0.0)
+    assert own._suffices(own.known, violations)
+    few = model.Known(np.arange(3), own.known.curvature.only(np.arange(3)))
+    assert not own._suffices(few, np.where(np.arange(6) == 5, 1.0, 0.0))  # a coordinate without curvature has to move
+    assert own._suffices(few, np.where(np.arange(6) == 2, 1.0, 0.0))
+    own.progress = replace(own.progress, factor=1.0)
+    assert not own._suffices(own.known, violations) or own.gap <= 0.5e-8 * abs(own.value)
+
+
+def test_matrices_that_are_kept_have_no_more_entries_than_the_data():
+    X, few = data(60, 90), tuned(one_block_features=0, least_set=4)
+    problem = problem_of(losses.Logistic(), regularizers.L1(), X, lam=0.01)
+    for models, most in ((1, 73), (9, 24)):
+        sizes = SetSizes.of(problem.data, few, once=False, compiled=False, models=models)
+        assert sizes.kept == most
+        method = Proximal([problem], problem.data, [(np.zeros(90), 0.0)], tol=0.0, compiled=False, sizes=sizes)
+        for _ in range(3):
+            method.step(np.random.default_rng(0), np.inf, np.inf)
+        known = method.models[0].known
+        assert known is None or known.inside.size <= most

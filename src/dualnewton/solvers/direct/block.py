@@ -67,6 +67,26 @@ class Block:
         return np.ascontiguousarray(linear.to_dense(self.data.rows(slice(None))), dtype=np.float64)
 
     @cached_property
+    def light(self) -> linear.Matrix:
+        """X by which products cost least: in CSR if few of its entries are stored, or dense."""
+        profile = self.data.profile
+        few = profile.sparse and profile.stored <= self.crossovers.expanded_share * profile.n * profile.d
+        return self.stored if few else self.rows
+
+    @cached_property
+    def by_feature(self) -> linear.Matrix:
+        """The features of ``light`` in CSR, one row for each."""
+        return linear.transposed(self.light).tocsr()
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        """Return some features as an array, one row for each."""
+        return (
+            linear.to_dense(self.by_feature[features])
+            if linear.is_sparse(self.light)
+            else self.light.take(features, axis=1).T
+        )
+
+    @cached_property
     def extended(self) -> np.ndarray:
         """The rows (a_i, 1), of shape (n, d + 1): the last column belongs to the intercept."""
         rows = np.empty((self.data.n, self.data.d + 1))

@@ -64,7 +64,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     """Take steps until the expected gap is small enough, or the objective no longer decreases."""
     kinks, task = kinks_of(problem), Task(problem, block, limits.tol)
     at, damping = task.start(kinks, start), 0.0
-    best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
+    best, least, before, in_vain, steps, t, last = at, np.inf, np.inf, 0, 0, 0.0, np.inf
+    varies = problem.loss.curvature is Curvature.VARYING  # others are exact once no row changes its piece
     while True:
         slopes, slope = at.mass @ task.values, float(np.add.reduce(at.mass)) if problem.fit_intercept else 0.0
         gap = value_and_gap(problem, at.w, at.losses, slopes)[1] + abs(slope)
@@ -80,6 +81,10 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)
+        expected = 2.0 * gap * gap / last  # of a step with the last matrix: see ``_suffices`` of ``prox/model.py``
+        if more.size or not varies or t < 1.0 or expected > WELL_BELOW * limits.tol * abs(at.value):
+            task.known = None
+        last = gap
         at, t = task.step(at, slopes, slope, kinks, min(1.0, gap / abs(at.value)), damping, limits)
         damping = (
             max(MORE * damping, LEAST_DAMPING) if t < SHORT else damping / MORE if damping > LEAST_DAMPING else 0.0
@@ -93,21 +98,27 @@ class Task:
 
     Attributes
     ----------
-    values : array of shape (n, d)
-        The rows.
+    values : array or CSR array of shape (n, d)
+        The rows, sparse if that makes products with them cheaper.
     inside : integer array of shape (m,)
         The features gathered.
+    room : array of shape (d, n)
+        Room for all features. (Copies of those gathered before would take longer than the new ones.)
     A : array of shape (n, m)
         Their columns.
+    known : tuple, optional
+        The curvature of an earlier point, if that suffices for the next step.
     most, exchanged : int
         The most features whose matrix is formed, and the most of a model that exchanges them one by one (``Model.minimise``).
     """
 
     def __init__(self, problem: Problem, block: Block, tol: float) -> None:
-        self.problem, self.values, self.tol = problem, block.rows, tol
+        self.problem, self.block, self.values, self.tol = problem, block, block.light, tol
         self.most = max(problem.n, block.crossovers.wide_matrix)
         self.exchanged = block.crossovers.exchanged_coordinates
-        self.inside, self.A = np.empty(0, dtype=np.intp), np.empty((problem.n, 0))
+        self.inside, self.room = np.empty(0, dtype=np.intp), np.empty((problem.d, problem.n))
+        self.A = self.room[:0].T
+        self.known: tuple[Gram, np.ndarray, float] | None = None
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
         """Return the point where the steps begin: w = 0 with its best intercept, if none is given."""
@@ -128,11 +139,12 @@ class Task:
 
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
-        if features.size == self.values.shape[1]:
-            self.inside, self.A = features, self.values
+        if features.size == self.problem.d:
+            self.inside, self.A = features, self.block.rows
         elif features.size:
-            self.inside = np.concatenate([self.inside, features])
-            self.A = np.concatenate([self.A, self.values.take(features, axis=1)], axis=1)
+            old, self.inside = self.inside.size, np.concatenate([self.inside, features])
+            self.room[old : self.inside.size] = self.block.columns(features)
+            self.A = self.room[: self.inside.size].T
 
     def step(
         self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, far: float, damping: float, limits: Limits
@@ -142,10 +154,12 @@ class Task:
         ``far`` is the present relative gap, at most one.
         """
         inside, old = self.inside, at.w[self.inside]
-        weights = self.problem.row_curvature(at.z)
-        if damping and self.problem.loss.gamma:
-            weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
-        gram, border, corner = self._curvature(weights)
+        if self.known is None:
+            weights = self.problem.row_curvature(at.z)
+            if damping and self.problem.loss.gamma:
+                weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
+            self.known = self._curvature(weights)
+        gram, border, corner = self.known
         model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
         goal = max(INNER * self.tol, LOOSELY * far)
         move = model.minimise(goal, limits.is_late, SHARE * far, self.exchanged) - old

@@ -101,8 +101,11 @@ def _is_settled(model: Model) -> bool:
 
 def represents(data: Data, problems: Sequence[Problem]) -> bool:
     """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a noticeable weight."""
-    if not data.has_each(RARE):
-        return False
+    return data.has_each(RARE) and represents_labels(data, problems)
+
+
+def represents_labels(data: Data, problems: Sequence[Problem]) -> bool:
+    """Whether enough rows of a sample belong to each class, and enough have a noticeable weight."""
     for problem in problems:
         least = max(2, problem.columns)
         known = label_weights(problem.y, None, least)

@@ -57,6 +57,10 @@ class Curvature:
         H[np.diag_indices_from(H)] += self.lift * self.H.diagonal()
         return H
 
+    def times(self, factor: float) -> Curvature:
+        """Return the curvature times a factor."""
+        return Curvature(factor * self.H, factor * self.border, factor * self.corner, self.lift)
+
     def only(self, places: np.ndarray) -> Curvature:
         """Return the part of some coordinates."""
         return Curvature(self.H[np.ix_(places, places)], self.border[places], self.corner, self.lift)

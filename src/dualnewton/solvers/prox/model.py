@@ -21,6 +21,7 @@ from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.protocol import PrimalPoint
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import subproblem as quadratic
+from dualnewton.solvers.prox.curvature import Curvature as Summed
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
 from dualnewton.solvers.prox.gaps import allowed_violation, value_and_gap
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
@@ -114,6 +115,14 @@ class Trial:
     part: float = 1.0  # fraction of that step that is tried
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The curvature of some coordinates at an earlier point."""
+
+    inside: np.ndarray
+    curvature: Summed
+
+
 @dataclass(frozen=True)
 class Progress:
     """The damping of the curvature, the least gap so far, and the number of consecutive steps without progress."""
@@ -122,15 +131,17 @@ class Progress:
     least_gap: float = math.inf
     in_vain: int = 0
     stuck: bool = False
+    factor: float = math.inf  # by which the last step multiplied the gap, if it was a whole one
 
     def after(self, before: Place, found: Place, part: float) -> Progress:
         """Return the progress after a step of this part that was accepted; the first evaluation is none."""
         if before.value == math.inf:
             return replace(self, least_gap=found.gap)
+        factor = found.gap / before.gap if part == 1.0 and before.gap > 0.0 else math.inf
         gained = found.gap < 0.5 * self.least_gap or found.value < before.value - ROUNDING * abs(before.value)
         in_vain = 0 if gained else self.in_vain + 1
         damping = min(self.damping * (RELAXED if part == 1.0 else RAISED), 1.0)
-        return Progress(damping, min(self.least_gap, found.gap), in_vain, in_vain >= PATIENCE)
+        return Progress(damping, min(self.least_gap, found.gap), in_vain, in_vain >= PATIENCE, factor)
 
 
 class Model:
@@ -147,19 +158,20 @@ class Model:
         forms_matrices: bool,
     ) -> None:
         self.task, self.forms_matrices, self.progress = task, forms_matrices, Progress()
+        self.known: Known | None = None  # the last matrix of the quadratic model, where it changes
         w, b = task.penalty.nearest(w.ravel()), np.atleast_1d(b)
         # Where the model is; its value is infinite before the first evaluation.
         self.place = Place(w, b, math.inf, math.inf, np.zeros(w.size), np.zeros(b.size), np.zeros(0))
         self.trial: Trial | None = Trial(w, b)  # point that waits for its evaluation
 
     @property
-    def state(self) -> tuple[Place, Trial | None, Progress, bool]:
+    def state(self) -> tuple[Place, Trial | None, Progress, bool, Known | None]:
         """The state of the model between two steps."""
-        return self.place, self.trial, self.progress, self.forms_matrices
+        return self.place, self.trial, self.progress, self.forms_matrices, self.known
 
     @state.setter
-    def state(self, state: tuple[Place, Trial | None, Progress, bool]) -> None:
-        self.place, self.trial, self.progress, self.forms_matrices = state
+    def state(self, state: tuple[Place, Trial | None, Progress, bool, Known | None]) -> None:
+        self.place, self.trial, self.progress, self.forms_matrices, self.known = state
 
     @property
     def value(self) -> float:
@@ -170,6 +182,16 @@ class Model:
     def gap(self) -> float:
         """An estimate of n(P − D)."""
         return self.place.gap
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether the starting point was evaluated."""
+        return self.place.value < math.inf
+
+    def restart(self, trial: Trial | None) -> None:
+        """Start at another point, which waits for its evaluation."""
+        self.place, self.trial = replace(self.place, value=math.inf, gap=math.inf), trial
+        self.known, self.progress = None, Progress()
 
     @property
     def stuck(self) -> bool:
@@ -193,14 +215,28 @@ class Model:
             return 0.0  # the line search has chosen a shorter step
         task, place = self.task, self.place
         violations = task.penalty.violations(place.w, place.gradient)
-        inside = task.working_set(place.w, violations)
+        if self.known is not None and not self._suffices(self.known, violations):
+            self.known = None
+        inside, work = (self.known.inside, 0.0) if self.known else (task.working_set(place.w, violations), 1.0)
         inexact = np.full(place.w.size, True)
         inexact[inside] = not task.quadratic
         goal = max(ENOUGH * float(violations[inexact].max(initial=0.0)), task.negligible(place.value))
         w, b = self._model_minimum(inside, goal, deadline)
         smooth = float(place.gradient @ (w - place.w)) + float(place.slope @ (b - place.b))
         self.trial = Trial(w, b, smooth + task.penalty.value(w) - task.penalty.value(place.w))
-        return inside.size / place.w.size
+        return work * inside.size / place.w.size
+
+    def _suffices(self, known: Known, violations: np.ndarray) -> bool:
+        """Whether a step with the last matrix is expected to reach the wanted gap.
+
+        The error of that matrix is proportional to the length of the last step, whose own error was half of that: the gap is
+        multiplied by at most about twice the last factor. Coordinates without known curvature must satisfy the optimality
+        conditions.
+        """
+        others = violations.copy()
+        others[known.inside] = 0.0
+        reached = 2.0 * self.progress.factor * self.gap <= self.task.tol * abs(self.place.value)
+        return reached and not others.any()
 
     def _model_minimum(self, inside: np.ndarray, goal: float, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
         """Return (w, b) where the model over these coordinates is least, but for violations up to the goal.
@@ -209,16 +245,15 @@ class Model:
         """
         task, place = self.task, self.place
         at = kind_of(task.problem).of(task.problem, place.margins, self.progress.damping)
-        A = (
-            None
-            if self.forms_matrices and inside.size <= task.sizes.tuning.largest_matrix
-            else task.features.rows_of(inside)
-        )
+        formed = self.forms_matrices and inside.size <= task.sizes.tuning.largest_matrix
+        A = None if self.known or formed else task.features.rows_of(inside)
         by_entries = A is not None and linear.is_sparse(A) and task.sizes.tuning.by_entries(A.nnz, inside.size)
         if by_entries:
             A, border, corner = at.factored(A)
         else:
-            curvature = task.features.curvature(inside, at, deadline)
+            curvature = self.known.curvature if self.known else task.features.curvature(inside, at, deadline)
+            keeps = not task.quadratic and inside.size <= task.sizes.kept
+            self.known = Known(inside, curvature) if keeps else None
             border, corner = curvature.border, curvature.corner
         inverse = pseudo_inverse(corner) * task.problem.fit_intercept  # zero without intercepts
         slopes = place.gradient[inside] - border @ (inverse @ place.slope)
@@ -255,7 +290,7 @@ class Model:
         self.trial = self._shortened(trial, margins)
         if self.trial is None:  # at full damping the model lies nowhere below the losses
             stuck = self.progress.damping >= 1.0 or self.task.quadratic
-            self.progress = replace(self.progress, damping=1.0, stuck=stuck)
+            self.progress = replace(self.progress, damping=1.0, stuck=stuck, factor=math.inf)
 
     def _is_low_enough(self, found: Place, trial: Trial) -> bool:
         before = self.place

@@ -24,6 +24,7 @@ from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
 from dualnewton.solvers.prox.model import Model, Task, Trial
+from dualnewton.solvers.prox.samples import begin
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
 from dualnewton.solvers.prox.working_set import shared_features
 
@@ -40,8 +41,11 @@ class Proximal(SharedPasses):
         tol: float,  # relative gap that is wanted
         compiled: bool,  # whether kernels may be used
         sizes: Sizes,  # of the working sets
+        # The number of rows on which problems that start at w = 0 are solved first (``samples.py``); 0 for none.
+        sample: int = 0,
     ) -> None:
-        self.data, self.models = data, []
+        self.data, self.models, self.compiled = data, [], compiled
+        self.sample = 0 if any(np.any(w) for w, _ in starts) else sample
         fixed, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])
         by_entries, sweep = kind.factors and compiled, sweep_of(compiled=compiled)
         shared = shared_features(problems, data, sizes, fixed=fixed)
@@ -49,9 +53,10 @@ class Proximal(SharedPasses):
             bounds = np.tile(kind.bound(problem) * squares, problem.columns)
             task = Task(problem, Penalty.of(problem), features, bounds, sizes, tol, sweep)
             self.models.append(Model(task, w, b, forms_matrices=not by_entries))
-        self._evaluate(self.models)
+        if not self.sample:
+            self.evaluate(self.models)
 
-    def _evaluate(self, models: Sequence[Model]) -> None:
+    def evaluate(self, models: Sequence[Model]) -> None:
         """Pass over the data once, at the trial points of these models."""
         problems = [model.task.problem for model in models]
         trials: list[Trial] = [model.trial for model in models if model.trial is not None]
@@ -63,7 +68,10 @@ class Proximal(SharedPasses):
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        """Take a step; the first, if there is a sample, ends at its solution."""
         limit, moved, extra = Deadline(deadline), [], 0.0
+        if self.sample and not any(model.evaluated for model in self.models):
+            return begin(self, limit)
         try:
             for model in self.models:
                 extra += model.propose(limit)
@@ -71,7 +79,7 @@ class Proximal(SharedPasses):
         except OutOfTime:
             if not moved:
                 return 0.0
-        self._evaluate(moved)
+        self.evaluate(moved)
         return 1.0 + extra / len(self.models)
 
     def point(self, k: int) -> PrimalPoint:
