@@ -170,12 +170,13 @@ def sizes_of(posed):
     return SetSizes.of(posed.data, SAMPLED, once=False, compiled=False)
 
 
-def test_matrices_of_the_sample_are_kept_although_it_has_fewer_entries():
+def test_matrices_of_the_sample_are_kept_although_it_has_fewer_entries(monkeypatch):
     """70 features with 10 % of their entries: a matrix has more entries than the sample, and fewer than all rows."""
     rng = np.random.default_rng(4)
     X = sp.random_array((N, 70), density=0.1, rng=rng, format="csr")
     y = np.where(X[:, [0]].toarray().ravel() + 0.1 * rng.standard_normal(N) > 0.0, 1.0, -1.0)
     posed = dn.Problem(X, y, losses.Logistic(), regularizer=regularizers.L1(), lam=2e-3)
+    monkeypatch.setattr(samples, "CURVED", 1)
     few = tuned(least_set=4)
     sizes = SetSizes.of(posed.data, few, once=False, compiled=False)
     method = Proximal([posed], posed.data, [(np.zeros(70), 0.0)], tol=1e-6, compiled=False, sizes=sizes, sample=500)
