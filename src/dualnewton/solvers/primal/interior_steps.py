@@ -44,7 +44,7 @@ BOUNDARY = 0.995
 """Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
 
 REACH, SPREAD = 0.3, 3.0
-"""A centrality correction aims at a step that is longer by ``REACH`` and brings the products c p s and c q t
+"""A centrality correction aims at a step that is longer by ``REACH`` and brings p s/e_i and q t/e_i
 at its end back into [μ/SPREAD, μ·SPREAD]."""
 
 CENTRAL, SHORTER = 1e-2, 20
