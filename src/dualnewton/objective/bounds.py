@@ -8,7 +8,7 @@
 2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with
    it. The pass sums ᾱ a second time from α/3: the difference between the two sums measures the rounding errors. On small data
    that is done only where the bound γ‖X‖‖cα‖/(λn) on these errors is not far below the tolerance.
-3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
+3. *Far from the optimum* the best multiple sα is searched (``multiples.py``).
 
 Another intercept changes every α_i. It is searched, on the margins of the pass, if the balancing above would change the gap
 noticeably, or if the loss has no balancing direction (softmax) and the imbalance is large; ᾱ of the new point takes a second
@@ -18,7 +18,7 @@ pass. A small imbalance of softmax is removed from α (``Loss.balanced``), which
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,9 +50,6 @@ pass sums it as well, since another pass would take longer."""
 
 TINY = float(np.finfo(float).tiny)
 """Lower limit for a sum of curvatures that is used as a divisor."""
-
-FAR = 1e-2
-"""Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
 
 UNIT, SLIGHTEST = 2.0**-53, 1e-3
 """Rounding error of an operation in float64, and the fraction of the tolerance up to which a bound on the rounding errors of ᾱ is
@@ -494,29 +491,3 @@ def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarr
 def better(one: Bound, other: Bound) -> Bound:
     """Return the larger bound, the first if they are equal."""
     return other if other.value > one.value else one
-
-
-def scaled_if_far(problem: Problem, primal: float, bound: Bound) -> Bound:
-    """Return the bound of the best multiple sα, s ∈ (0, 1], if the relative gap exceeds ``FAR``; sα is feasible, since 0 is."""
-    if not primal - bound.value > FAR * abs(primal):
-        return bound
-    if bound.value == -np.inf:
-        nothing, bar = problem.no_dual(), np.zeros_like(bound.bar)
-        return Bound(problem.dual_at(nothing, bar), nothing, bar)
-    alpha, bar = bound.alpha, bound.bar
-    scale = problem.lam * problem.n
-    linear = 0.0 if problem.offset is None else float(np.vdot(problem.weighted(alpha), problem.offset))
-    at_one = -problem.n * bound.value - scale * problem.g.conjugate(bar) - linear
-    conjugates = row_sums.conjugates_along(problem.loss, alpha, problem.row_vectors, at_one)
-    s = _best_factor(lambda s: conjugates(s) + s * linear + scale * problem.g.conjugate(s * bar))
-    return better(bound, Bound(problem.dual_at(s * alpha, s * bar), s * alpha, s * bar))
-
-
-def _best_factor(value: Callable[[float], float]) -> float:
-    """Return an approximate minimiser s ∈ (0, 1] of a convex function; the search is in log s, since s may be tiny."""
-    from scipy.optimize import minimize_scalar
-
-    found = minimize_scalar(
-        lambda t: value(float(np.exp(t))), bounds=(-50.0, 0.0), method="bounded", options={"xatol": 1e-3}
-    )
-    return float(np.exp(found.x))
