@@ -185,6 +185,26 @@ def test_a_dual_point_of_the_lasso_is_feasible_however_it_is_summed(lam, form):
             assert found == pytest.approx(pair.certificate.dual, rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.parametrize(("lam", "measured"), [(1e-2, False), (1e-12, True)])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_in_a_run_rounding_errors_of_a_lasso_are_measured_where_their_bound_is_too_large(lam, measured, form):
+    """On small data the pass does not sum ᾱ twice; the dual point is feasible however it is summed."""
+    for seed in range(3):
+        problem = make_problem(losses.Squared(), n=200, d=8, seed=seed, lam=lam, regularizer=regularizers.L1(), **form)
+        w, order = np.random.default_rng(seed).standard_normal(8), np.random.default_rng(1).permutation(200)
+        counting, b = over("memory", problem), problem.best_intercept(w)
+        (pair,) = certify_models([counting], [w], [b], tol=1e-4)
+        assert counting.data.passes["evaluate"] == 1
+        if not problem.fit_intercept:
+            assert counting.data.passes["transposed_times"] == measured
+        assert pair.certificate.dual == pytest.approx(
+            problem.certified_pair(w, b).certificate.dual, rel=1e-6, abs=1e-15
+        )
+        vectors = [None if v is None else v[order] for v in (problem.sample_weight, problem.offset)]
+        other = replace(problem, X=problem.X[order], y=problem.y[order], sample_weight=vectors[0], offset=vectors[1])
+        assert other.dual(pair.alpha[order]) == pytest.approx(pair.certificate.dual, rel=1e-9, abs=1e-15)
+
+
 def test_small_residuals_of_least_squares_are_balanced_without_a_second_pass(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 200))

@@ -9,13 +9,14 @@ import numpy as np
 
 from dualnewton.matrix.linear import as_float64, csr_rows, is_sparse, transposed
 
-FEW, CACHED = 3, 1 << 18
-"""Number of columns up to which RᵀA is computed column by column where A has more entries than this (2 MiB): BLAS is slower with
-matrices of so few columns out of cache, and faster in it, where also the calls count."""
+FEW, CACHED = 3, 1 << 16
+"""Number of columns up to which RᵀA is computed column by column where A has more entries than this (0.5 MiB): one product takes
+up to twice as long with the kernels of OpenBLAS for AVX2 (Haswell, Zen), and half as long with those for AVX-512 while A is in
+the cache."""
 
-FEW_MODELS, TINY = 3, 1 << 14
-"""Number of models up to which AWᵀ is computed column by column, and entries of a dense A up to which it is one product in any
-case. (SciPy's product of sparse rows with two columns takes twice the time of two products with one.)"""
+FEW_MODELS, TINY, NARROW = 3, 1 << 14, 24
+"""Number of models up to which AWᵀ is computed column by column, and entries and features of a dense A up to which it is one
+product in any case. (SciPy's product of sparse rows with two columns takes twice the time of two products with one.)"""
 
 
 class LibraryBlock:
@@ -70,4 +71,4 @@ class LibraryBlock:
 
 def by_columns(A: Any, models: int) -> bool:
     """Whether the products of A with the coefficients of several models are computed model by model, where that is faster."""
-    return models <= FEW_MODELS and (is_sparse(A) or A.size > TINY)
+    return models <= FEW_MODELS and (is_sparse(A) or (A.size > TINY and A.shape[1] >= NARROW))

@@ -23,6 +23,9 @@ CHECKED = 1 << 22
 STRIPE = 128
 """Rows of a square matrix that a thread computes at a time."""
 
+FEATURES = 4096
+"""Features whose products are summed in float32; with fewer at a time, the matrix of the sums is read more often."""
+
 SAMPLED, EXAMINED = 1 << 14, 1 << 21
 """Entries of a sample of dense rows, and of rows whose nonzero entries are searched for at a time."""
 
@@ -39,6 +42,17 @@ def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
         (csr_rows(rows, low, min(low + STRIPE, len(found))) @ other).toarray(out=found[low : low + STRIPE])
 
     workers().each(range(0, len(found), STRIPE), fill)
+    return found
+
+
+def narrow_gram(rows: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
+    """Return rows D(scale) rowsᵀ for dense rows in half the time: summed in float32 over ``FEATURES`` at a time."""
+    found = np.zeros((len(rows), len(rows)))
+    for low in range(0, rows.shape[1], FEATURES):
+        part = rows[:, low : low + FEATURES].astype(np.float32)
+        if scale is not None:
+            part *= np.sqrt(scale[low : low + FEATURES]).astype(np.float32)
+        found += part @ part.T
     return found
 
 

@@ -6,8 +6,9 @@
    φ″(z_i), or less next to an end of the domain (``Loss.balancing_direction``); the pass sums c_i d_i a_i as well as c_i α_i a_i.
    A loss that balances by its mean (the squared loss) has d_i = 1: on small data Σ c_i a_i is computed when it is needed.
 2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with
-   it. The pass sums ᾱ a second time from α/3: the difference between the two sums measures the rounding errors.
-3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
+   it. The pass sums ᾱ a second time from α/3: the difference between the two sums measures the rounding errors. On small data
+   that is done only where the bound γ‖X‖‖cα‖/(λn) on these errors is not far below the tolerance.
+3. *Far from the optimum* the best multiple sα is searched (``multiples.py``).
 
 Another intercept changes every α_i. It is searched, on the margins of the pass, if the balancing above would change the gap
 noticeably, or if the loss has no balancing direction (softmax) and the imbalance is large; ᾱ of the new point takes a second
@@ -17,7 +18,7 @@ pass. A small imbalance of softmax is removed from α (``Loss.balanced``), which
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,8 +51,9 @@ pass sums it as well, since another pass would take longer."""
 TINY = float(np.finfo(float).tiny)
 """Lower limit for a sum of curvatures that is used as a divisor."""
 
-FAR = 1e-2
-"""Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
+UNIT, SLIGHTEST = 2.0**-53, 1e-3
+"""Rounding error of an operation in float64, and the fraction of the tolerance up to which a bound on the rounding errors of ᾱ is
+used as their size."""
 
 ENOUGH = 0.9
 """Part of the tolerance up to which the gap of a balanced point suffices; the rest is for rounding errors."""
@@ -94,6 +96,8 @@ class DualSums:
         direction: np.ndarray | None = None,
     ) -> None:
         self.group, self.alpha, self.products, self.sums, self.direction = group, alpha, products, sums, direction
+        # Whether the pass has summed the thirds of the columns.
+        self.has_thirds = len(products) > group.M * group.K * (1 if direction is None else 2)
         own = self._place(0)
         self.mass = sums[own]  # Σ c_i α_i of each column
         # ᾱ, and ᾱ of the point that :meth:`bounds` has balanced by these multiples t of the direction, one for each column.
@@ -134,7 +138,7 @@ class DualSums:
     def _of_ones(self) -> np.ndarray:
         """Σ c_i a_i and, where rounding errors are measured, Σ (c_i/3) a_i, as rows."""
         first = self.group.first
-        if first.regularizer.strongly_convex:
+        if not self.has_thirds:
             return first.data.transposed_times(first.c)[None]
         return first.data.transposed_times(np.column_stack([first.c, first.c / 3.0])).T
 
@@ -158,8 +162,11 @@ class DualSums:
                 found[k] = mass / max(available[k], size, TINY)
         return found if any(found) else []
 
-    def bounds(self) -> list[Bound]:
-        """Balance α along the direction, scale it into the domain of g*, and return D of each problem."""
+    def bounds(self, tol: float = 0.0) -> list[Bound]:
+        """Balance α along the direction, scale it into the domain of g*, and return D of each problem.
+
+        The scale need be no sharper than ``tol`` demands.
+        """
         group, first, alpha, bar, sizes = self.group, self.group.first, self.alpha, self.bar, None
         if balances := self._balances:
             self.steps = self._steps()
@@ -171,7 +178,10 @@ class DualSums:
         else:
             sizes = vars(self).get("sizes")
         if not first.regularizer.strongly_convex:
-            pairs = zip(group.problems, group.each(bar), group.each(self._again()), strict=True)
+            if not self.has_thirds and sizes is None:
+                sizes = row_sums.dual_sizes(first.loss, alpha, group.rows, masses=first.fit_intercept)
+            again = self._again() if self.has_thirds else self._near(alpha, bar, sizes, SLIGHTEST * tol)
+            pairs = zip(group.problems, group.each(bar), group.each(again), strict=True)
             factors = [problem.reach(own, again) for problem, own, again in pairs]
             if factors.count(1.0) < len(factors):
                 scale: Any = factors[0] if group.M == 1 else np.array(factors)
@@ -182,6 +192,16 @@ class DualSums:
             return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]
         each = zip(group.problems, row_sums.split(terms), alpha, bar, strict=True)
         return [Bound(problem.dual_value(own, s), a, s, own.sizes) for problem, own, a, s in each]
+
+    def _near(self, alpha: np.ndarray, bar: np.ndarray, sizes: Any, slight: float) -> np.ndarray:
+        """Return ᾱ of the balanced point of one problem with other rounding errors: their bound, or a second sum if it exceeds
+        ``slight``.
+        """
+        group, first = self.group, self.group.first
+        error = UNIT * (first.n + 8) * first.data.norm * math.sqrt(sizes.squares) / group.scale
+        if error <= slight:
+            return bar - error
+        return 3.0 * first.data.transposed_times(group.rows.weighted(alpha) / 3.0).T / group.scale
 
     def _again(self) -> np.ndarray:
         """Return ᾱ of the balanced point from the thirds of the columns: with other rounding errors."""
@@ -237,12 +257,12 @@ class Derivatives:
 class PrimalPoints:
     """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
 
-    def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None) -> None:
+    def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None, tol: float = 0.0) -> None:
         self.forms: list[RowForm] = []
         self.counts: list[int] = []
         self.kept = 0  # columns that a pass keeps
         for group in groups or groups_of(problems):
-            form = _form_of(group.first)
+            form = _form_of(group.first, measured=group.M > 1 or tol == 0.0)
             self.forms += [form] * group.M
             self.counts.append(group.M)
             self.kept += group.M * _kept_columns(form)
@@ -307,12 +327,16 @@ def _kept_columns(form: RowForm) -> int:
     return int(form.loss.columns * (1 + form.direction))
 
 
-def _form_of(problem: Problem) -> RowForm:
-    """Return the outputs of a pass that certifies a primal point; with an intercept, most losses have a balancing direction."""
-    direction = problem.fit_intercept and problem.loss.balances_by_direction
-    if direction and problem.loss.balances_by_mean and problem.n * problem.d <= CHEAP:
+def _form_of(problem: Problem, *, measured: bool) -> RowForm:
+    """Return the outputs of a pass that certifies a primal point; with an intercept, most losses have a balancing direction.
+
+    ``measured`` says that the pass must measure the rounding errors of ᾱ on small data, too.
+    """
+    direction, few = problem.fit_intercept and problem.loss.balances_by_direction, problem.n * problem.d <= CHEAP
+    if direction and problem.loss.balances_by_mean and few:
         direction = False
-    return RowForm(problem.loss, True, direction, not problem.regularizer.strongly_convex)
+    thirds = not problem.regularizer.strongly_convex and (measured or not (few and problem.data.capabilities.local))
+    return RowForm(problem.loss, True, direction, thirds)
 
 
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
@@ -368,14 +392,14 @@ def primal_bounds(
     alike = len(problems) == 1 or len({problem.columns for problem in problems}) == 1
     b = np.asarray(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
     vectors, groups = [problem.row_vectors for problem in problems], groups or groups_of(problems)
-    points = PrimalPoints(problems, groups)
+    points = PrimalPoints(problems, groups, tol)
     found = problems[0].data.evaluate(W, b, points, vectors)
     results: list[PrimalBound] = []
     searched: dict[int, np.ndarray] = {}
     k = column = first = kept = 0
     for group in groups:
         sums, first, kept = _sums_of_group(group, points.forms[k], found, first, kept)
-        for place, bound in enumerate(sums.bounds()):
+        for place, bound in enumerate(sums.bounds(tol)):
             problem, K = problems[k], group.K
             penalty = float(problem.lam * problem.g.value(models[k]))
             primal = float(found.values[k]) / problem.n + penalty
@@ -467,29 +491,3 @@ def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarr
 def better(one: Bound, other: Bound) -> Bound:
     """Return the larger bound, the first if they are equal."""
     return other if other.value > one.value else one
-
-
-def scaled_if_far(problem: Problem, primal: float, bound: Bound) -> Bound:
-    """Return the bound of the best multiple sα, s ∈ (0, 1], if the relative gap exceeds ``FAR``; sα is feasible, since 0 is."""
-    if not primal - bound.value > FAR * abs(primal):
-        return bound
-    if bound.value == -np.inf:
-        nothing, bar = problem.no_dual(), np.zeros_like(bound.bar)
-        return Bound(problem.dual_at(nothing, bar), nothing, bar)
-    alpha, bar = bound.alpha, bound.bar
-    scale = problem.lam * problem.n
-    linear = 0.0 if problem.offset is None else float(np.vdot(problem.weighted(alpha), problem.offset))
-    at_one = -problem.n * bound.value - scale * problem.g.conjugate(bar) - linear
-    conjugates = row_sums.conjugates_along(problem.loss, alpha, problem.row_vectors, at_one)
-    s = _best_factor(lambda s: conjugates(s) + s * linear + scale * problem.g.conjugate(s * bar))
-    return better(bound, Bound(problem.dual_at(s * alpha, s * bar), s * alpha, s * bar))
-
-
-def _best_factor(value: Callable[[float], float]) -> float:
-    """Return an approximate minimiser s ∈ (0, 1] of a convex function; the search is in log s, since s may be tiny."""
-    from scipy.optimize import minimize_scalar
-
-    found = minimize_scalar(
-        lambda t: value(float(np.exp(t))), bounds=(-50.0, 0.0), method="bounded", options={"xatol": 1e-3}
-    )
-    return float(np.exp(found.x))

@@ -15,10 +15,10 @@ from dualnewton.objective.bounds import (
     dual_bounds,
     dual_sums,
     primal_bounds,
-    scaled_if_far,
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.groups import Group, groups_of
+from dualnewton.objective.multiples import scaled_if_far
 from dualnewton.objective.problem import Problem, finite_matrix
 from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights

@@ -14,8 +14,9 @@ from dualnewton.losses import Loss
 from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective import row_sums
-from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds, scaled_if_far
+from dualnewton.objective.bounds import best_intercept_bounds, better, dual_bounds, primal_bounds
 from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.multiples import scaled_if_far
 from dualnewton.objective.rounding import allowed_rounding, rounding_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.base import OverRows

@@ -378,3 +378,20 @@ def test_a_log_link_starts_at_a_constant_where_that_fits_better_than_the_models_
     for loss in (losses.Poisson(), losses.Gamma(), losses.Tweedie(1.5)):
         problem = dn.Problem(A, y + 1e-3, loss, lam=1e-2, fit_intercept=True)
         assert dn.solve(problem, tol=1e-8).certificate.relative_gap <= 1e-8
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
+@pytest.mark.parametrize("copied", [0, risk.COPIED], ids=["bordered", "with ones"])
+@pytest.mark.parametrize("shift", [0.0, 1e3], ids=["some rows curved", "no row curved"])
+def test_the_hessian_sums_the_rows_on_which_the_loss_is_curved(weights, copied, shift, monkeypatch):
+    """Rows with φ″ = 0 are left out, which changes nothing but the order of the sum."""
+    monkeypatch.setattr(risk, "COPIED", copied)
+    loss = losses.SmoothHinge(0.3)
+    problem = dn.Problem(X, SIGNS, loss, sample_weight=weights, fit_intercept=True)
+    own, z = risk.Risk.of(problem, Block(problem.data, DEFAULT)), 0.3 * SCORE + shift * SIGNS
+    rows = np.column_stack([X, np.ones(N)])
+    curvature = problem.c * loss.second_derivative(z, SIGNS)
+    expected = rows.T @ (curvature[:, None] * rows)
+    assert 0 < np.count_nonzero(curvature) < N or shift
+    np.testing.assert_allclose(own.hessian(z), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(own.hessian(z, np.float32), expected, rtol=1e-4, atol=1e-4)

@@ -10,7 +10,7 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
-from dualnewton.solvers.direct import newton, squares, wide
+from dualnewton.solvers.direct import newton, row_squares, wide
 from dualnewton.solvers.direct.block import Block, Limits
 from tuned import DIRECT, GENERAL, tuned
 
@@ -202,8 +202,8 @@ def test_which_problems_are_wide():
 
 
 def test_outputs_of_least_squares_share_one_hessian(monkeypatch):
-    made, inverses = [], squares.hessian_inverses
-    monkeypatch.setattr(squares, "hessian_inverses", lambda *args: made.append(1) or inverses(*args))
+    made, of = [], row_squares._System.of
+    monkeypatch.setattr(row_squares._System, "of", lambda *args, **more: made.append(1) or of(*args, **more))
     scales = (1.0, 2.0, -3.0)
     problems = [dn.Problem(X, k * SCORE + k, losses.Squared(), lam=1e-3, fit_intercept=True) for k in scales]
     results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)
@@ -213,3 +213,55 @@ def test_outputs_of_least_squares_share_one_hessian(monkeypatch):
         assert result.certificate.relative_gap <= 1e-10
         assert (result.plan.family, result.plan.together) == ("wide", True)
         np.testing.assert_allclose(result.w, k * alone.w, rtol=1e-8, atol=1e-10)
+
+
+WEIGHTED = {"sample_weight": WEIGHTS, "offset": 0.3 * SCORE, "regularizer": regularizers.L2(np.linspace(1.0, 4.0, D))}
+SCALES = {"even": np.ones(D), "uneven": np.geomspace(1e-3, 1e3, D)}
+
+
+def narrow_block(problem):
+    """Rows whose products are summed in float32, although they are few."""
+    return Block(problem.data, tuned(narrowed_entries=1))
+
+
+@pytest.mark.parametrize("more", [{}, WEIGHTED], ids=["plain", "weighted"])
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("lam", [1.0, 1e-3])
+def test_corrections_remove_the_errors_of_products_in_float32(more, scales, fit_intercept, lam):
+    problem = dn.Problem(X * SCALES[scales], SCORE, losses.Squared(), lam=lam, fit_intercept=fit_intercept, **more)
+    for tol in (1e-4, 1e-12):
+        block = narrow_block(problem)
+        (found,) = row_squares.solve([problem], block, Limits(tol))
+        assert problem.certify(found.w, found.intercept).relative_gap <= tol
+        assert (problem.regularizer, np.float32) in block.cache
+    (exact,) = row_squares.solve([problem], Block(problem.data), Limits(1e-12))
+    np.testing.assert_allclose(found.w, exact.w, rtol=1e-5, atol=1e-5 * np.abs(exact.w).max())
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+@pytest.mark.parametrize("lam", [1.0, 1e-2, 1e-4])
+def test_the_gap_without_a_correction_is_at_most_the_expected_one(scales, kind, shift, lam, monkeypatch):
+    problem = dn.Problem((X + shift) * SCALES[scales], SCORE, losses.Squared(), lam=lam, fit_intercept=True)
+    gaps, expected = [], row_squares.expected_gaps
+    monkeypatch.setattr(row_squares, "expected_gaps", lambda *args: gaps.append(expected(*args)) or 0.0 * gaps[-1])
+    (found,) = row_squares._corrected([problem], narrow_block(problem), Limits(1.0), kind)
+    assert found.steps == 1
+    certificate = problem.certify(found.w, found.intercept)
+    assert certificate.gap <= gaps[0][0] / N + certificate.rounding
+
+
+def test_products_of_rows_far_from_zero_are_summed_in_float64():
+    problem = dn.Problem(X + 1e4, SCORE, losses.Squared(), lam=1e-3, fit_intercept=True)
+    block = narrow_block(problem)
+    (found,) = row_squares.solve([problem], block, Limits(1e-4))
+    assert (problem.regularizer, np.float64) in block.cache
+    assert problem.certify(found.w, found.intercept).relative_gap <= 1e-4
+
+
+def test_outputs_with_other_penalties_are_solved_without_common_products_too():
+    problems = [dn.Problem(X, SCORE, losses.Squared(), lam=lam, fit_intercept=True) for lam in (1.0, 1e-2)]
+    results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)
+    assert all(result.certificate.relative_gap <= 1e-10 for result in results)

@@ -25,6 +25,7 @@ from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.crossovers import USUAL, Crossovers
+from dualnewton.solvers.direct import row_squares
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Solvers, Start
 
 INNER = 0.1
@@ -50,12 +51,15 @@ def solve(
     directions: int = 0,  # gradients whose passes cost as much as the factor; 0 to factorise at once
 ) -> Found:
     """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice."""
-    steps, key = 0, problem.regularizer
-    if directions and start is None and key not in block.cache:
+    steps = 0
+    if directions and start is None and not block.cache:
         found, done = _by_gradients(problem, inner, limits, min(directions, limits.most), block.crossovers)
         if done or found.steps >= limits.most or limits.is_late():
             return found
         steps = found.steps
+    if (exact := _by_products([problem], block, limits._replace(most=limits.most - steps))) is not None:
+        return exact[0]._replace(steps=steps + exact[0].steps)
+    if steps:
         # For quadratic pieces Newton's method needs few steps from any start; a start at zero has no rounding errors.
         start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
     factor, rows = _factor(problem, block)
@@ -68,11 +72,22 @@ def solve_together(
     problems: Sequence[Problem], block: Block, starts: Sequence[Start | None], limits: Limits, *, inner: Solvers
 ) -> list[Found]:
     """Solve several problems over all rows by one call of ``inner``, for problems whose systems have the same matrix."""
+    if (exact := _by_products(problems, block, limits)) is not None:
+        return exact
     factor, rows = _factor(problems[0], block)
     own = [None if start is None else (factor.coordinates(start[0]), start[1]) for start in starts]
     found = inner([factor.problem(problem) for problem in problems], rows, own, limits)
     models = factor.lifted(np.array([each.w for each in found]))
     return [each._replace(w=w) for each, w in zip(found, models, strict=True)]
+
+
+def _by_products(problems: Sequence[Problem], block: Block, limits: Limits) -> list[Found] | None:
+    """Return the solutions of least squares by the products of the rows, unless rounding errors are too large for them."""
+    first = problems[0]
+    alike = first.columns == 1 and all(problem.lam == first.lam for problem in problems)
+    if not alike or first.loss.curvature is not Curvature.CONSTANT:
+        return None
+    return row_squares.solve(problems, block, limits)
 
 
 def _factor(problem: Problem, block: Block) -> tuple[Factor, Block]:
