@@ -91,13 +91,13 @@ ALLOWED = {
         NARROWER POOR REACH RIPE RISE SHORT SHRINK SHRINKS SLOWLY SPREAD START STEEP STRONG SUFFICIENT SWEEPS WIDTH
         WILDER WORSE""",
     "statistics: how many samples estimate a mean, when estimates are trusted": """
-        CANDIDATES ENOUGH EVEN EXACT FEW HOPELESS LIFTED NOTICED OBSERVED OBSERVED_SPARSE RARE REFINED ROUGH UNDECIDED""",
+        CANDIDATES ENOUGH EVEN EXACT FEW HOPELESS LIFTED NOTICED OBSERVED OBSERVED_SPARSE RARE REFINED ROUGH SERVED UNDECIDED""",
     "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST MEDIAN",
     "work that is counted, in epochs": "PASSES STEP_EPOCHS",
     "pieces of work between two looks at the deadline, or in a cache": """
         AHEAD AT_ONCE BETWEEN_CHECKS CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
     "sizes of samples and blocks of Newton's method on small data, which it is not given yet": """
-        COPIED CURVED_ROWS LEAST_SAMPLE PASSED PER_UNKNOWN SAMPLED SAMPLE_STEPS""",
+        COPIED CURVED_ROWS LEAST_SAMPLE PASSED PER_UNKNOWN SAMPLED SAMPLE_STEPS UNEVEN""",
     "layout of arrays: lengths from which another order of the same operations is faster in NumPy": """
         FEW_REFINEMENTS LONG SHORT SMALL""",
 }
