@@ -163,6 +163,14 @@ def test_a_child_is_killed_when_one_value_takes_too_long():
     assert steady.ending == timing.Outcome.DONE
 
 
+def test_limits_are_longer_with_the_clock_of_the_processor(monkeypatch):
+    """Other work, which that clock leaves out, would end the slower peers, and only these."""
+    monkeypatch.setattr(timing, "chosen_clock", "cpu")
+    waiting = timing.in_child(lambda: (time.sleep(0.8) for _ in range(2)), cap=60.0, threads=1, patience=0.6)
+    assert waiting.ending == timing.Outcome.DONE
+    assert timing.in_child(slow, cap=60.0, threads=1, patience=0.05).ending == timing.Outcome.CUT
+
+
 def test_preparation_does_not_eat_the_budget():
     outcome = timing.in_child(lambda: iter([1]), cap=0.8, threads=1, prepare=lambda: time.sleep(1.0))
     assert outcome == timing.Outcome([1], timing.Outcome.DONE)

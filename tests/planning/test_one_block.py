@@ -19,7 +19,8 @@ CASES = {
     "few features, thin rows": (5000, 50, 0.05, "newton"),
     "many features": (4000, 250, 1.0, "conjugate"),
     "more rows": (5000, 250, 1.0, None),
-    "many features, thin rows": (5000, 100, 0.05, "conjugate"),
+    "many features, thin rows": (5000, 100, 0.05, "stored"),
+    "many features, few thin rows": (3000, 160, 0.05, "conjugate"),
     "many more, not so thin": (6000, 200, 0.35, None),
     "small": (500, 200, 1.0, "newton"),
     "small, thin rows": (500, 200, 0.05, "conjugate"),
@@ -132,14 +133,15 @@ def test_dummy_variables_that_share_few_directions_are_not_solved_by_products_wi
     X = sp.csr_array((np.ones(places.size), places.ravel(), np.arange(0, places.size + 1, 20)), shape=(20000, 120))
     y = np.where(X @ rng.standard_normal(120) + rng.standard_normal(20000) > 0.0, 1.0, -1.0)
     problem = dn.Problem(X, y, loss, lam=lam_n / 20000, fit_intercept=True)
+    assert dn.plan(problem).family == "stored"
     cost = products_cost(problem, DEFAULT) / _without_products(problem, DEFAULT)
     assert 1.0 < cost < DEFAULT.product_optimism
-    assert small_plan(problem, "auto", "auto") is None
-    result = dn.solve(problem)
+    assert small_plan(problem, "auto", "auto", n_threads=2) is None
+    result = dn.solve(problem, n_threads=2)
     assert result.converged
     assert result.n_epochs < 25
     uneven = replace(DEFAULT, isotropic_rows=math.inf)
-    assert small_plan(problem, "auto", "auto", tuning=uneven).family == "conjugate"
+    assert small_plan(problem, "auto", "auto", n_threads=2, tuning=uneven).family == "conjugate"
 
 
 def test_rows_in_random_directions_have_a_mean_squared_cosine_of_one_over_the_number_of_features():

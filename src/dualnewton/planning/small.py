@@ -86,20 +86,29 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
-def _takes_stored_squares(problem: Any, tuning: Tuning) -> bool:
-    """Whether the Hessian of least squares on sparse rows is summed over pairs of stored entries, and costs a few passes.
+def _takes_stored(problem: Any, tuning: Tuning) -> bool:
+    """Whether Hessians of sparse rows are summed over pairs of stored entries, and cost a few passes.
 
-    That is what the loop would do, whose calls take as long as the sums of some ten thousand rows. Conjugate gradients cost less
-    if the penalty is strong, and a dense block if it is so small that no kernel needs to be loaded for its products.
+    The loop would sum the same matrices; its calls, certificates and samples take as long as the sums of some ten thousand rows.
+    Conjugate gradients cost less if the penalty is strong, or there are few rows for each feature and several Hessians would be
+    needed; and a dense block if it is so small that no kernel needs to be loaded for its products.
     """
     n, d, profile = problem.n, problem.d, problem.data.profile
     few = profile.sparse and profile.stored <= tuning.product_growth * tuning.product_entries
     few = few and problem.columns == 1 and n >= d and n * d * d > tuning.thin_hessian and not is_small(tuning, n, d)
-    if not (few and problem.loss.curvature is Curvature.CONSTANT and has_hessian(problem)):
+    if not (few and has_hessian(problem) and problem.data.capabilities.whole):
         return False
-    costs = Costs.of(profile, tuning)
-    cheap = costs.by_pairs(n, profile.pairs) and costs.added(n) <= tuning.newton_passes * costs.data_pass
-    return cheap and problem.data.capabilities.whole and not takes_few_products(problem, tuning)
+    constant, costs = problem.loss.curvature is Curvature.CONSTANT, Costs.of(profile, tuning)
+    most = tuning.newton_passes if constant else tuning.stored_passes
+    if not (costs.by_pairs(n, profile.pairs) and costs.added(n) <= most * costs.data_pass):
+        return False
+    if takes_few_products(problem, tuning):
+        return False
+    if constant:
+        return True
+    if n * d <= tuning.direct_entries and _takes_newton(problem, tuning):
+        return False
+    return n >= tuning.stored_rows * d or not takes_products(problem, tuning)
 
 
 def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
@@ -230,8 +239,8 @@ FAMILIES = {
         "a joint scale by Newton's method in all variables, on one dense block of rows",
         schemes=("scale",),
     ),
-    "stored_squares": Family(
-        _takes_stored_squares,
+    "stored": Family(
+        _takes_stored,
         "newton",
         "Newton's method: the d×d Hessian is cheap here, and is summed over pairs of stored entries",
         dense=False,

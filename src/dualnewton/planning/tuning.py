@@ -69,6 +69,13 @@ class Tuning(Crossovers):
     # for rows that share directions, are tried where the Hessian is summed over pairs of stored entries in one call. Above it
     # they took 1.6 times as long in the mean of 85 fits, and 0.94 times at best.
     few_products: float = 0.25
+    # Most passes that a Hessian may cost that is summed over pairs of stored entries in one call, for losses that need several of
+    # them: up to 5, these fits took 0.75 of the time of other methods in the mean of 92; beyond, 1.3 times that of conjugate
+    # gradients.
+    stored_passes: float = 5.0
+    # Rows for each feature below which conjugate gradients, where these are chosen, cost less than such Hessians and their
+    # factors: 0.5 to 1.0 of the time with 13 to 18 rows for each feature.
+    stored_rows: float = 20.0
     # For other losses the factor ``product_optimism`` is used in two cases. First, if dual rounds are predicted to cost at most
     # this multiple of a Hessian and its steps: their prediction may be wrong by a factor of three, and they follow if conjugate
     # gradients are slow. Second, if the mean squared cosine between two rows is at most this multiple of 1/d, its value for
@@ -188,9 +195,10 @@ class Tuning(Crossovers):
     kinked_rounds_fixed: float = 6.0
     kinked_rounds_per_root: float = 15.0
     # "auto" begins with this many epochs of SDNA, if they cost at most this share of the primal method's cost, on data with
-    # fewer rows than this multiple of the features.
+    # fewer rows than this multiple of the features. With a share of 0.25 instead of 0.15, SDNA ended 10 of 112 random fits that
+    # sketches ended before, in 0.63 of the time in the mean (0.25 to 1.38).
     trial_epochs: float = 3.0
-    trial_share: float = 0.15
+    trial_share: float = 0.25
     trial_rows: float = 2.5
     # Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
     smoothing_stages: float = 40.0

@@ -43,6 +43,10 @@ class Crossovers:
     narrowed_entries: int = 1 << 15
     # Features of one dense block for which a Hessian in float32 takes as long as a pass, and one in float64 twice as long.
     hessian_features: int = 12
+    # Pairs of stored entries of sparse rows that are summed to a Hessian in the time of a pass over one stored entry.
+    pass_pairs: float = 3.0
+    # Cube of the number of features, whose Hessian is factorised in the time of a pass over one stored entry.
+    pass_cubes: float = 100.0
     # Largest number of classes times features for which L-BFGS for several classes goes on from the Hessian of all of them, if
     # those of single classes are too slow. At 1400 that is factorised in 50 ms, as long as 50 to 100 passes over 1200 rows.
     joint_classes: int = 2000

@@ -279,10 +279,13 @@ def test_sums_in_float32_that_lose_a_direction_are_tried_once(monkeypatch):
 
 
 def test_a_new_hessian_is_compared_with_further_steps_from_the_old():
-    fast, slow = [1.0, 1e-4], [1.0, 0.5]
+    fast, slow = [1.0, 1e-4], [0.5**k for k in range(7)]
     assert not descent.needs_hessian(fast, 1e-6, price=0.0)  # half a step is left, and one from a new Hessian
-    assert not descent.needs_hessian(slow, 1e-6, price=20.0)  # 19 steps are left, and 4 from new Hessians
+    assert not descent.needs_hessian(slow, 1e-6, price=20.0)  # 14 steps are left, and 3 from new Hessians
     assert descent.needs_hessian(slow, 1e-6, price=5.0)
+    assert not descent.needs_hessian(slow[:5], 1e-6, price=5.0)  # it has served fewer steps than it cost
+    assert not descent.needs_hessian(slow[:2], 1e-6, price=1.1)
+    assert descent.needs_hessian(slow[:2], 1e-6, price=1.0)
     assert descent.needs_hessian([1.0, 2.0], 1e-6, price=100.0)
     assert descent.needs_hessian(fast, 0.0, price=100.0)
 

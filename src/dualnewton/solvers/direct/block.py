@@ -15,6 +15,7 @@ from dualnewton.matrix import Data, linear
 from dualnewton.matrix.blocks import CACHED, FEW
 from dualnewton.matrix.protocol import Work
 from dualnewton.solvers.crossovers import USUAL, Crossovers
+from dualnewton.solvers.primal.incremental_gram import IncrementalGram
 from dualnewton.solvers.primal.single_precision import estimated_diagonal
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
@@ -56,10 +57,14 @@ class Block:
             return weights[0] * self.data.squared_feature_norms
         return np.asarray(linear.transposed(linear.squared(self.stored)) @ weights)
 
-    def gram(self, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
-        """Return Σ weights_i ã_i ã_iᵀ of sparse rows, summed over the pairs of stored entries of each row."""
+    def grams(self, *, intercept: bool) -> IncrementalGram:
+        """Return the sums Σ weights_i ã_i ã_iᵀ of sparse rows, over the pairs of stored entries of each row."""
         data = self.data.using(Work(compiled=True, by_pairs=lambda *_: True))
-        return data.weighted_gram(weights, intercept=intercept)
+        return IncrementalGram(data, intercept=intercept, updated_share=self.crossovers.updated_share)
+
+    def part(self, chosen: np.ndarray) -> Block:
+        """Return the block of some of the rows."""
+        return Block(self.data.subset(chosen), self.crossovers)
 
     @cached_property
     def rows(self) -> np.ndarray:

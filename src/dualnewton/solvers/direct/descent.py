@@ -26,6 +26,9 @@ OBSERVED, PATIENCE = 8, 32
 """Steps over which the decrease of the gap is measured, since that of single L-BFGS steps varies; and steps after which the
 method ends if more further steps are expected than the limit allows."""
 
+SERVED = 5
+"""Steps that a Hessian serves at least, if it costs as many."""
+
 Pairs = list[tuple[np.ndarray, np.ndarray, float]]
 """Steps s, the differences y of the gradients at their ends, and the products sᵀy."""
 
@@ -125,13 +128,16 @@ def needs_hessian(gaps: list[float], goal: float, price: float) -> bool:
 
     Steps from the old one are expected to go on at their mean rate. From a new one the logarithm of the decrease doubles with
     each Hessian (quadratic convergence): 2r + 4r + … + 2ˢr for the s next ones, where r is that of the first step from the old.
+
+    The first steps from a Hessian say little about the later ones, to which they give corrections: it serves at least as many
+    steps as it costs, up to ``SERVED``, unless the gap has grown.
     """
     if not (gaps[-1] < gaps[0] and goal > 0.0):
         return True
-    left, first = math.log(gaps[-1] / goal), math.log(gaps[0] / gaps[1])
-    renewed = max(
-        1.0, math.log2(1.0 + left / (2.0 * first))
-    )  # first > 0: else the first step was the last from its Hessian
+    if len(gaps) - 1 < min(SERVED, price):
+        return False
+    left, mean = math.log(gaps[-1] / goal), math.log(gaps[0] / gaps[-1]) / (len(gaps) - 1)
+    renewed = max(1.0, math.log2(1.0 + left / (2.0 * max(math.log(gaps[0] / gaps[1]), mean))))
     return further_steps(gaps[0], gaps[-1], goal, len(gaps) - 1) > price + renewed
 
 

@@ -26,7 +26,7 @@ from dualnewton.losses.base import RoughFit
 from dualnewton.matrix import linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.row_sums import curvature, slope_along
+from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.descent import ROUNDING, Pairs, add_pair, lbfgs_step, needs_hessian, quasi_newton, step
@@ -35,6 +35,10 @@ from dualnewton.solvers.direct.squares import is_exact
 
 SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
 """A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
+
+UNEVEN = 200
+"""Rows for each unknown from which sparse rows of unequal lengths are sampled: a sample of fewer misses too many long ones, such
+as those with rare features that have been scaled to variance one."""
 
 CURVED_ROWS = 48
 """Rows for each unknown whose quadratic models are summed for a loss with a log link."""
@@ -53,11 +57,16 @@ SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
 
 
-def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
-    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding."""
+def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *, as_stored: bool = False) -> Found:
+    """Take steps until the expected gap is small enough, or the predicted decrease of a step is rounding.
+
+    ``as_stored`` says that the rows are sparse, and are not made dense.
+    """
+    risk = Risk.of(problem, block, as_stored=as_stored)
+    if as_stored:
+        risk = replace(risk, rows=linear.as_float64(risk.rows))
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
-        return least_squares(problem, block, start, limits)
-    risk = Risk.of(problem, block)
+        return _least_squares(risk, problem, block, start, limits)
     x, sampled = risk.vector(*(start or zero_start(problem))), start is None
     wanted = limits._replace(tol=WELL_BELOW * limits.tol)
     x, steps = _minimised(risk, x, wanted, ROUNDING, block.crossovers, sampled=sampled)
@@ -86,13 +95,13 @@ def _minimised(
     steps, many = 0, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
     if sampled and (rough := risk.loss.rough_fit(risk.vectors.y, risk.vectors.c)) is not None:
         at, steps = _from_labels(risk, x, rough, limits, many=many)
-    elif not many:
-        at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
-    else:
-        x, steps = _solve_sample(risk.part(_one_of_each(SAMPLED, risk.n)), x, limits, crossovers)
+    elif many and (own := _sample(risk)) is not None:
+        x, steps = _solve_sample(own, x, limits, crossovers)
         margins = risk.margins(x)
         t = _best_factor(risk, x, margins)
         at = risk.at(t * x, t * margins)
+    else:
+        at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
     gap = risk.gap(at)
     if steps == 0 or gap > limits.tol * abs(at.value):
         at, more = _descended(risk, at, gap, limits._replace(most=limits.most - steps), level, crossovers)
@@ -109,9 +118,12 @@ def _descended(
     that changes some direction much.
     """
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
-    single, gaps, pairs, inverse = large, [gap], Pairs(), None
+    single = large and risk.block is None
+    gaps, pairs, inverse = [gap], Pairs(), None
     passes, price, stuck, before = 0, 0.0, False, at
     while passes < 2 * limits.most and not stuck:
+        if inverse is not None and risk.block is not None:
+            price = risk.sum_passes(at.margins, crossovers)
         if inverse is None or not many or needs_hessian(gaps, limits.tol * abs(at.value), price):
             factor = risk.narrow_factor(at.margins) if single else None
             single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
@@ -163,17 +175,9 @@ def _from_labels(risk: Risk, x: np.ndarray, rough: RoughFit, limits: Limits, *, 
 # Least squares -----------------------------------------------------------------------------------------------------------------
 
 
-def least_squares(
-    problem: Problem, block: Block, start: Start | None, limits: Limits, *, as_stored: bool = False
-) -> Found:
-    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left.
-
-    ``as_stored`` says that the rows are sparse, and are not made dense.
-    """
-    risk = Risk.of(problem, block, as_stored=as_stored)
-    if as_stored:
-        risk = replace(risk, rows=linear.as_float64(risk.rows))
-    (factor, diagonal), steps, least = _factor(problem, block, risk, as_stored=as_stored), 0, math.inf
+def _least_squares(risk: Risk, problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:
+    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
+    (factor, diagonal), steps, least = _factor(problem, block, risk), 0, math.inf
     if start is None:
         at = risk.at(np.zeros(risk.size), np.zeros(risk.n))
         way = solved(factor, at.gradient)
@@ -198,13 +202,11 @@ def least_squares(
         steps += 1
 
 
-def _factor(problem: Problem, block: Block, risk: Risk, *, as_stored: bool) -> tuple[np.ndarray, np.ndarray]:
+def _factor(problem: Problem, block: Block, risk: Risk) -> tuple[np.ndarray, np.ndarray]:
     """Return the Cholesky factor of the Hessian, and its diagonal without the ridge; the same for all outputs without weights."""
     kept, key = block.cache if problem.sample_weight is None else {}, (_factor, problem.lam)
     if key not in kept:
-        at = np.zeros(risk.n)
-        by_pairs = partial(block.gram, intercept=risk.free)
-        H = by_pairs(curvature(risk.loss, at, risk.vectors)) if as_stored else risk.hessian(at)
+        H = risk.hessian(np.zeros(risk.n))
         diagonal = H.diagonal().copy()
         kept[key] = factorised(H, risk.ridge), diagonal
     return kept[key]
@@ -220,6 +222,12 @@ def _one_of_each(count: int, n: int) -> np.ndarray:
     """
     places = np.arange(n // count, dtype=np.int64)
     return count * places + ((places * GOLDEN & 0xFFFFFFFF) * count >> 32)
+
+
+def _sample(risk: Risk) -> Risk | None:
+    """Return the risk of a sample; None if the rows are sparse, of unequal lengths and few."""
+    own = risk.part(_one_of_each(SAMPLED, risk.n))
+    return own if risk.block is None or risk.n >= UNEVEN * risk.ridge.size or own.is_even() else None
 
 
 def _inverse(factor: np.ndarray, share: float, right: np.ndarray) -> np.ndarray:

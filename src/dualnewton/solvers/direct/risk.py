@@ -25,7 +25,9 @@ from dualnewton.matrix.factors import factorised
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature, value_and_slopes
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct.block import Block, weighted_sums
+from dualnewton.solvers.primal.incremental_gram import IncrementalGram
 
 SINGLE, NOTICED = 1e-7, 0.1
 """Error of an entry H_jk of the Hessian that is summed in float32, relative to (H_jj H_kk)^½, and the largest relative change of
@@ -33,6 +35,9 @@ the curvature of a direction by such errors; L-BFGS corrects it."""
 
 ROUNDING, NARROW_ROUNDING = 1e-14, 1e-6
 """Relative change of the objective that counts as rounding, in float64 and in float32."""
+
+EVEN = 0.9
+"""Least ratio of the squared mean of ‖a_i‖² to the mean of ‖a_i‖⁴ for rows that count as of equal lengths."""
 
 DEPENDENT = 0.1
 """Assumed squared correlation of features with the curvature of the losses in :meth:`Risk.gap`."""
@@ -61,6 +66,7 @@ class Risk:
     halves: np.ndarray  # (K m,) 1/(2 ridge_j), and 0 for an intercept
     free: bool  # whether there is an intercept
     squares: float | None = None  # Σ ã_ij², if it is known
+    block: Block | None = None  # block of sparse rows that are not made dense
 
     @classmethod
     def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:
@@ -74,7 +80,8 @@ class Risk:
         with_ones = free and problem.n * d <= COPIED
         rows = block.stored if as_stored else block.extended if with_ones else block.rows
         squares = problem.data.norm**2 + with_ones * problem.n  # the certificate needs the norm as well
-        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free, squares)
+        own = block if linear.is_sparse(rows) else None
+        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free, squares, own)
 
     def narrowed(self) -> Risk:
         """Return the same risk whose products and losses are computed in float32."""
@@ -84,9 +91,15 @@ class Risk:
     def part(self, chosen: np.ndarray) -> Risk:
         """Return the risk of some of the rows, with the same λ."""
         share = len(chosen) / self.n
-        rows = self.rows.take(chosen, axis=0)
+        block = None if self.block is None else self.block.part(chosen)
+        rows = self.rows.take(chosen, axis=0) if block is None else linear.as_float64(block.stored)
         ridge, halves = share * self.ridge, self.halves / share
-        return Risk(rows, self.vectors.part(chosen), self.loss, ridge, halves, self.free)
+        return Risk(rows, self.vectors.part(chosen), self.loss, ridge, halves, self.free, block=block)
+
+    def is_even(self) -> bool:
+        """Whether the rows are about equally long."""
+        squares = linear.squared_norms(self.rows)
+        return float(squares.sum()) ** 2 >= EVEN * self.n * float(squares @ squares)
 
     @property
     def n(self) -> int:
@@ -97,6 +110,12 @@ class Risk:
     def transposed(self) -> Any:
         """Xᵀ, a view."""
         return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
+
+    @cached_property
+    def grams(self) -> IncrementalGram:
+        """The sums of outer products of sparse rows."""
+        assert self.block is not None
+        return self.block.grams(intercept=self.free)
 
     @cached_property
     def narrow(self) -> np.ndarray:
@@ -238,6 +257,18 @@ class Risk:
         """Return the Cholesky factor of the Hessian, summed in float32; None if that changes some direction much."""
         return _narrow_factor(partial(self.hessian, margins), self.ridge)
 
+    def sum_passes(self, margins: np.ndarray, crossovers: Crossovers) -> float:
+        """Return the passes that cost as much as the Hessian of sparse rows at these margins, and its factor.
+
+        Only the rows whose curvature has changed since the last Hessian are read for it, if these are few.
+        """
+        assert self.block is not None
+        profile, changed = self.block.data.profile, 1.0
+        if self.loss.curvature is Curvature.PIECEWISE:
+            changed = self.grams.changed(curvature(self.loss, margins, self.vectors))
+        entries = changed * profile.pairs / crossovers.pass_pairs + self.size**3 / crossovers.pass_cubes
+        return entries / profile.stored
+
     def factor_of(self, weights: np.ndarray, ridge: np.ndarray, *, single: bool = True) -> np.ndarray:
         """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge); ``single`` as in :meth:`factor`."""
         return _factor(partial(self._gram, weights), ridge, single=single)
@@ -259,6 +290,8 @@ class Risk:
 
         Rows on which φ″ is zero are left out. Where it is one number on the others, their products are scaled once.
         """
+        if self.block is not None:
+            return self.grams.at(weights)[0]
         rows, values = self.rows, self.loss.curvature
         if values is Curvature.PIECEWISE:
             curved = weights.nonzero()[0]

@@ -47,6 +47,13 @@ class IncrementalGram:
         self.data, self.intercept, self.updated_share = data, intercept, updated_share
         self.last: Sum | None = None
 
+    def changed(self, weights: np.ndarray) -> float:
+        """Return the share of the rows that are read for the sum with these weights."""
+        active, changed = count_active(weights), weights.size
+        if self.last is not None:
+            changed = self.data.changed(weights, self.last.weights).size
+        return (changed if changed <= self.updated_share * active else active) / weights.size
+
     def at(self, weights: np.ndarray, *, single: bool = False) -> tuple[np.ndarray, int]:
         """Return a copy of the sum with these weights, and the number of rows that were read for it.
 

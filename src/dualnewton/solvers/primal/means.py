@@ -20,7 +20,7 @@ from dualnewton.solvers.primal.lbfgs import Corrections
 FEWEST, MOST = 3, 8
 """Least number of steps whose ends are combined, and largest."""
 
-WITHIN, ENOUGH = 300.0, 0.8
+WITHIN, ENOUGH = 300.0, 0.5
 """Multiple of the wanted gap up to which the mean is computed, and fraction of it that the mean may leave: the prediction is
 that of affine gradients."""
 
