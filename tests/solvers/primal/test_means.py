@@ -39,10 +39,10 @@ def test_a_mean_is_computed_near_the_wanted_gap_alone_and_not_again_after_a_fail
     for wanted in (20.0, 1e-3):
         assert mean_within(Mean(), wanted, place, corrections, pair, np.ones(6)).x is None
     assert mean_within(Mean(failed=True), 1.0, place, corrections, pair, np.ones(6)).x is None
-    place.gradient[5] = 2.0
+    place.gradient[5] = 2.2
     later = mean_within(Mean(), 1.0, place, corrections, pair, np.ones(6))
-    assert (later.x, later.wait) == (None, 2)
-    assert mean_within(later, 1.0, place, corrections, pair, np.ones(6)).wait == 1
+    assert (later.x, later.wait) == (None, 3)
+    assert mean_within(later, 1.0, place, corrections, pair, np.ones(6)).wait == 2
 
 
 def test_runs_that_end_at_a_mean_are_certified_and_take_no_more_passes(monkeypatch):
