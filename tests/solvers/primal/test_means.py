@@ -39,7 +39,7 @@ def test_a_mean_is_computed_near_the_wanted_gap_alone_and_not_again_after_a_fail
     for wanted in (20.0, 1e-3):
         assert mean_within(Mean(), wanted, place, corrections, pair, np.ones(6)).x is None
     assert mean_within(Mean(failed=True), 1.0, place, corrections, pair, np.ones(6)).x is None
-    place.gradient[5] = 2.0
+    place.gradient[5] = 2.2
     later = mean_within(Mean(), 1.0, place, corrections, pair, np.ones(6))
     assert (later.x, later.wait) == (None, 3)
     assert mean_within(later, 1.0, place, corrections, pair, np.ones(6)).wait == 2

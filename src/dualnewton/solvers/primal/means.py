@@ -21,8 +21,9 @@ FEWEST, MOST = 3, 8
 """Least number of steps whose ends are combined, and largest."""
 
 WITHIN, ENOUGH = 300.0, 0.5
-"""Multiple of the wanted gap up to which the mean is computed, and fraction of it that the mean may leave: the prediction is
-that of affine gradients."""
+"""Multiple of the wanted gap up to which the mean is computed, and fraction of it that the mean may leave: the prediction
+is that of affine gradients. On 400 separable rows it was too small by a factor of up to 4.6 after three steps; on text no
+certificate missed the tolerance."""
 
 FASTEST, LONGEST = 2.0, 4
 """Factor by which a step is expected to lower the gap of the mean at most, and largest number of steps without a mean."""
