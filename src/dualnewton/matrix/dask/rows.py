@@ -326,11 +326,11 @@ def _are_equal(own: RowBlocks, one: Any, other: Any) -> bool:  # noqa: ARG001
 
 def _made(value: float) -> Callable[..., Any]:
     """Return the function that answers ``np.zeros(shape, like=…)`` and the like."""
-    return lambda own, shape, dtype=None, **_: own._made(shape, value, dtype)
+    return lambda own, shape, dtype=None, **_: own._full(shape, value, dtype)
 
 
 def _made_like(value: float) -> Callable[..., Any]:
-    return lambda own, like, dtype=None, **_: own._made(like.shape, value, dtype or like.dtype)
+    return lambda own, like, dtype=None, **_: own._full(like.shape, value, dtype or like.dtype)
 
 
 OWN: dict[Any, Callable[..., Any]] = {
@@ -340,7 +340,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     np.zeros_like: _made_like(0.0),
     np.empty_like: _made_like(0.0),
     np.ones_like: _made_like(1.0),
-    np.full_like: lambda own, like, value, dtype=None: own._made(like.shape, value, dtype or like.dtype),
+    np.full_like: lambda own, like, value, dtype=None: own._full(like.shape, value, dtype or like.dtype),
     np.arange: _positions,
     np.asarray: _like,
     np.array: _like,
