@@ -51,11 +51,6 @@ class Corrections:
     def __len__(self) -> int:
         return len(self.Y)
 
-    @property
-    def steps(self) -> Any:
-        """The steps s, one for each pair."""
-        return self.both[::2]
-
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
         start = max(0, len(self) + 1 - most)

@@ -11,12 +11,10 @@ import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.matrix.vectors import difference, penalised, total
-from dualnewton.row_arrays import is_elsewhere
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.decisions import Policy
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.line_search import line_minimum
-from dualnewton.solvers.primal.means import Mean, mean_within
 from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.primal.sketching import Hessian
 from dualnewton.solvers.state import assign, record
@@ -87,7 +85,6 @@ class ModelState:
     )  # the last step and its difference of gradients, before they become a correction pair
     stuck: bool  # whether no step decreases the objective beyond rounding
     skipped: bool  # whether the model has moved to a point without evaluating it, which happens at most once
-    mean: Mean  # of the last points, to be certified instead of the last one if that has an x
     policy: Any
 
 
@@ -109,7 +106,6 @@ class Model:
         self.corrections = Corrections.none()
         self.pair: tuple[np.ndarray, np.ndarray] | None = None
         self.shares = self.stuck = self.skipped = False
-        self.mean = Mean()
 
     def state(self) -> ModelState:
         """Return the state of the model; without the curvature for Newton's method, which recomputes it at each step."""
@@ -131,16 +127,6 @@ class Model:
     def gap(self) -> float:
         """n(P − D), computed from the gradient."""
         return self.place.gap
-
-    @property
-    def point(self) -> tuple[np.ndarray, float]:
-        """The best known point, and the n(P − D) that is expected there."""
-        return (self.place.x, self.gap) if self.mean.x is None else (self.mean.x, self.mean.gap)
-
-    def learn_failure(self) -> None:
-        """Drop a mean whose certificate misses the tolerance; there is no further one."""
-        if self.mean.x is not None:
-            self.mean = Mean(failed=True)
 
     @property
     def is_new(self) -> bool:
@@ -197,16 +183,8 @@ class Model:
         if self.curvature is not None and evaluated:
             self.pair = difference(found.x, self.place.x), difference(found.gradient, self.place.gradient)
         self.place = found
-        self.mean = self._mean()
         if self.trial.failures:
             self.trial = replace(self.trial, failures=0)
-
-    def _mean(self) -> Mean:
-        """Return the mean of the last points, if it is expected to meet the tolerance."""
-        wanted = self.policy.tol * abs(self.place.value)
-        if self.pair is None or self.objective.quadratic or is_elsewhere(self.place.x):
-            return replace(self.mean, x=None)
-        return mean_within(self.mean, wanted, self.place, self.corrections, self.pair, self.objective.gap_weights)
 
     def _shorten(self, found: Place) -> None:
         """Try the minimum on the segment to the rejected point: its margins are interpolated, so that no pass is needed."""
@@ -275,7 +253,7 @@ class Model:
     def skip(self) -> None:
         """Move to the trial point without evaluating it. If its certificate misses ``tol``, it is evaluated like a start."""
         self.place = replace(self.place, x=self.trial.x, gap=0.0, value=math.inf)
-        self.skipped, self.pair, self.mean = True, None, replace(self.mean, x=None)
+        self.skipped, self.pair = True, None
 
     def _set_direction(self, curvature: Curvature) -> None:
         """Set the direction of the next step."""

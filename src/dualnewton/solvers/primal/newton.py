@@ -17,7 +17,6 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.matrix.workers import workers
 from dualnewton.objective.bounds import Derivatives
-from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import is_elsewhere, some_columns
 from dualnewton.solvers.deadline import Deadline, OutOfTime
@@ -157,13 +156,7 @@ class Descent(SharedPasses):
         return sum(hessian.passes_made / len(each) for _, each in self.hessians for hessian in each)
 
     def point(self, k: int) -> PrimalPoint:
-        return self.models[k].objective.point(self.models[k].point[0])
-
-    def residual(self, k: int) -> float:
-        return float(self.models[k].point[1]) / int(self.data.n)
-
-    def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: ARG002
-        self.models[k].learn_failure()
+        return self.models[k].objective.point(self.models[k].place.x)
 
     def keep(self, wanted: Sequence[int]) -> None:
         super().keep(wanted)
