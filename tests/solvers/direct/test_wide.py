@@ -253,6 +253,14 @@ def test_the_gap_without_a_correction_is_at_most_the_expected_one(scales, kind, 
     assert certificate.gap <= gaps[0][0] / N + certificate.rounding
 
 
+@pytest.mark.parametrize("lam", [1e-3, 1e-4, 1e-5])
+def test_the_gap_after_corrections_is_estimated_where_rows_depend_on_each_other(lam):
+    """Without an intercept, centred rows have a sum of zero: u is large along ones, where X loses it, and hides the errors."""
+    problem = dn.Problem(X - X.mean(axis=0), np.sign(SCORE) + 0.5, losses.Squared(), lam=lam)
+    (found,) = row_squares.solve([problem], narrow_block(problem), Limits(1e-6))
+    assert problem.certify(found.w).relative_gap <= 1e-6
+
+
 def test_products_of_rows_far_from_zero_are_summed_in_float64():
     problem = dn.Problem(X + 1e4, SCORE, losses.Squared(), lam=1e-3, fit_intercept=True)
     block = narrow_block(problem)

@@ -8,7 +8,8 @@ With S = D(s) and s_i = √c_i the minimum is w = V⁻¹Xᵀ S u, where u solves
 
 K is summed in float32 where the rows are dense and not very few. The rounding errors of K that u multiplies leave a residual ρ of
 the system, and the gap n(P − D) = ρᵀKρ/(2λn). Where an estimate of that gap is too large, ρ is computed from X, and u is
-corrected by the same factor (iterative refinement); where corrections are too slow, K is summed in float64.
+corrected by the same factor (iterative refinement), which leaves the errors of K times the correction; where corrections are too
+slow, K is summed in float64.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits
 ERRORS: dict[type, float] = {np.float32: 1e-7, np.float64: 5e-15}
 """Error of an entry of K relative to (K_ii K_jj)^½ in the estimate of the gap: twice the largest that was measured."""
 
-SLOW, PREDICTED = 0.1, 0.01
-"""Largest fraction of the gap that a correction may leave, and the fraction of the wanted gap up to which the gap predicted
-after a correction is trusted: the certificate takes the place of another residual."""
+SLOW = 0.1
+"""Largest fraction of the gap that a correction may leave."""
 
 
 def solve(problems: Sequence[Problem], block: Block, limits: Limits) -> list[Found] | None:
@@ -70,7 +70,7 @@ def _corrected(problems: Sequence[Problem], block: Block, limits: Limits, kind: 
         if not gaps.max() <= SLOW * before:
             return None
         du, db = system.solved(rest)
-        before, gaps = float(gaps.max()), gaps * _inner(du, du) / (PREDICTED * _inner(u, u))
+        before, gaps = float(gaps.max()), expected_gaps(du, K.diagonal(), ridge, ERRORS[kind])
         u, b, W, steps = u + du, b + db, W + lifted(du), steps + 1
     return [Found(w, float(own), steps) for w, own in zip(W, b, strict=True)]
 
