@@ -37,7 +37,7 @@ CANCELLED = 1e-8
 digits: then the eigenvalues, which are never negative, take the place of the inverse."""
 
 
-LOST = 1e-6
+LOST = 1e-4
 """Relative error of the smallest λ + alpha, by the rounding of the largest eigenvalue λ, above which leave-one-out errors come
 from singular values: features of a small scale are lost in squares beside those of a large one."""
 
