@@ -157,7 +157,7 @@ def row(names: list[str], X: np.ndarray, y: np.ndarray, q: float, repeats: int, 
     """Measure all libraries on one problem, and print what they took."""
     n, d = X.shape
     runs = {name: measured(name, X, y, q, repeats) for name in names if name != "HiGHS" or n <= highs_rows}
-    best = min(value for _, value in runs.values() if not math.isnan(value))
+    best = min((value for _, value in runs.values() if not math.isnan(value)), default=math.nan)
     cells, others = [], []
     for name in names:
         seconds, value = runs.get(name, (math.nan, math.nan))
