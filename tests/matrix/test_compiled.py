@@ -317,13 +317,13 @@ def test_rows_are_drawn_by_the_kernel_as_by_numpy(monkeypatch):
 def test_sums_of_two_parts_have_no_cache_line_in_common():
     """Else threads that add to them for each row would wait for each other: transposed products in two threads took as long as
     in one."""
-    room = []
+    buffer = []
     for numbers in (1, D, 100, 500):
-        sums = compiled._take(room, 3, compiled._whole_lines(numbers))
+        sums = compiled._take(buffer, 3, compiled._whole_lines(numbers))
         assert sums.shape[1] >= numbers
         places = [each.ctypes.data for each in sums]
         assert all(place % (8 * compiled.LINES) == 0 for place in places)
-        compiled._give_back(room, sums)
+        compiled._give_back(buffer, sums)
 
 
 @DTYPES

@@ -31,7 +31,7 @@ def test_blocks_fill_the_processors_or_are_as_many_as_there_is_work(n, d):
 def test_a_block_has_room_for_two_tiles_and_its_sums():
     assert shared_by(GROUP) + 1024 <= SHARED
     assert GROUP < 512, "a row of a group, and one for the zeros of windows, take nine bits"
-    assert 2 * WIDTH < 1 << 16, "a place in the room for two tiles takes 16 bits"
+    assert 2 * WIDTH < 1 << 16, "a place in the buffer of two tiles takes 16 bits"
     assert WIDTH % 2 == 0, "copies of 16 bytes"
 
 

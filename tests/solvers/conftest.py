@@ -2,6 +2,7 @@
 
 import pytest
 
+from dualnewton.matrix.memory import MemoryData
 from dualnewton.run import loop
 from tuned import GENERAL
 
@@ -9,3 +10,16 @@ from tuned import GENERAL
 @pytest.fixture(autouse=True)
 def _general_methods(monkeypatch):
     monkeypatch.setattr(loop, "DEFAULT", GENERAL)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The number of rows of each pass that evaluates losses and gradients."""
+    seen, evaluate = [], MemoryData.evaluate
+
+    def counted(self, *args):
+        seen.append(self.n)
+        return evaluate(self, *args)
+
+    monkeypatch.setattr(MemoryData, "evaluate", counted)
+    return seen

@@ -21,6 +21,17 @@ WEIGHTS = RNG.uniform(0.0, 2.0, N) * (RNG.random(N) < 0.9)
 SINGLE = sp.csr_array(X.astype(np.float32))
 
 
+def solved_as_stored(problem, monkeypatch):
+    """Solve by one call of the direct solver, without a dense copy of the rows."""
+    with monkeypatch.context() as alone:
+        alone.setattr(Block, "rows", property(lambda _: pytest.fail("sparse rows were made dense")))
+        alone.setattr(loop, "_drive", lambda *_: pytest.fail("the loop was started"))
+        found = dn.solve(problem, tol=1e-10)
+    assert found.plan.family == "stored"
+    assert found.converged
+    return found
+
+
 @pytest.mark.parametrize("matrix", [X, SINGLE])
 @pytest.mark.parametrize("penalty", [None, np.linspace(1.0, 4.0, D)])
 def test_it_finds_what_the_loop_finds_without_a_dense_copy(matrix, penalty, monkeypatch):
@@ -35,12 +46,7 @@ def test_it_finds_what_the_loop_finds_without_a_dense_copy(matrix, penalty, monk
             offset=offset,
             fit_intercept=free,
         )
-        with monkeypatch.context() as alone:
-            alone.setattr(Block, "rows", property(lambda _: pytest.fail("sparse rows were made dense")))
-            alone.setattr(loop, "_drive", lambda *_: pytest.fail("the loop was started"))
-            found = dn.solve(problem, tol=1e-10)
-        assert found.plan.family == "stored"
-        assert found.converged
+        found = solved_as_stored(problem, monkeypatch)
         general = dn.solve(problem, tol=1e-10, tuning=GENERAL)
         assert general.plan.family is None
         np.testing.assert_allclose(found.w, general.w, rtol=0.0, atol=1e-7 * np.abs(general.w).max())
@@ -92,12 +98,7 @@ def test_losses_that_need_several_steps_have_the_solution_of_the_loop(loss, matr
         problem = dn.Problem(
             matrix, POINTS[loss], loss, lam=1e-4, sample_weight=weights, offset=offset, fit_intercept=free
         )
-        with monkeypatch.context() as alone:
-            alone.setattr(Block, "rows", property(lambda _: pytest.fail("sparse rows were made dense")))
-            alone.setattr(loop, "_drive", lambda *_: pytest.fail("the loop was started"))
-            found = dn.solve(problem, tol=1e-10)
-        assert found.plan.family == "stored"
-        assert found.converged
+        found = solved_as_stored(problem, monkeypatch)
         general = dn.solve(problem, tol=1e-10, tuning=GENERAL)
         np.testing.assert_allclose(found.w, general.w, rtol=0.0, atol=1e-4 * np.abs(general.w).max())
 

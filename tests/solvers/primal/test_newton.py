@@ -57,8 +57,8 @@ def test_all_methods_agree_to_the_accuracy_of_the_certificate(loss, kind, shape)
         assert result.converged, (method, result.status)
         assert result.plan.method == method
         # P is λ-strongly convex: ‖w − w*‖² ≤ 2 gap/λ, for both of them.
-        room = sum(np.sqrt(2.0 * r.certificate.gap / problem.lam) for r in (result, reference))
-        assert np.linalg.norm(result.w - reference.w) <= room + 1e-7
+        distance = sum(np.sqrt(2.0 * r.certificate.gap / problem.lam) for r in (result, reference))
+        assert np.linalg.norm(result.w - reference.w) <= distance + 1e-7
         assert problem.certify(result.w, result.intercept, result.alpha).relative_gap <= 1e-10
 
 

@@ -44,19 +44,6 @@ def problem(kind, X=None, **more):
     return dn.Problem(X, 2.0 * y - 1.0, losses.Logistic(), fit_intercept=True, **more)
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    """The number of rows of each pass that evaluates losses and gradients."""
-    seen, evaluate = [], MemoryData.evaluate
-
-    def counted(self, *args):
-        seen.append(self.n)
-        return evaluate(self, *args)
-
-    monkeypatch.setattr(MemoryData, "evaluate", counted)
-    return seen
-
-
 def same_bits(one, other):
     return one.w.tobytes() == other.w.tobytes() and one.alpha.tobytes() == other.alpha.tobytes()
 

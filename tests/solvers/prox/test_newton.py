@@ -57,8 +57,8 @@ def test_it_finds_what_sdna_finds(loss, regularizer):
         newton = dn.solve(problem, method="newton", tol=1e-12)
         sdna = dn.solve(problem, method="sdna", tol=1e-9, max_epochs=20_000, random_state=0)
         # P is λ-strongly convex: ‖w − w*‖² ≤ 2 gap/λ, for both of them.
-        room = sum(np.sqrt(2.0 * r.certificate.gap / problem.lam) for r in (newton, sdna))
-        assert np.linalg.norm(newton.w - sdna.w) <= room + 1e-9
+        distance = sum(np.sqrt(2.0 * r.certificate.gap / problem.lam) for r in (newton, sdna))
+        assert np.linalg.norm(newton.w - sdna.w) <= distance + 1e-9
 
 
 @pytest.mark.parametrize("storage", ["dense", "csr"])

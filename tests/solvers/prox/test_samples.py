@@ -45,19 +45,6 @@ def softmax(**more):
     return dn.MultinomialProblem(X, scores.argmax(axis=1), regularizer=regularizers.L1(), lam=0.02, **more)
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    """The number of rows of each pass that evaluates losses and gradients."""
-    seen, evaluate = [], MemoryData.evaluate
-
-    def counted(self, *args):
-        seen.append(self.n)
-        return evaluate(self, *args)
-
-    monkeypatch.setattr(MemoryData, "evaluate", counted)
-    return seen
-
-
 def assert_same_minimum(one, other):
     for result in (one, other):
         assert result.converged

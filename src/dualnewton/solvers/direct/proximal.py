@@ -102,8 +102,8 @@ class Task:
         The rows, sparse if that makes products with them cheaper.
     inside : integer array of shape (m,)
         The features gathered.
-    room : array of shape (d, n)
-        Room for all features. (Copies of those gathered before would take longer than the new ones.)
+    gathered : array of shape (d, n)
+        Memory for all features, of which the first rows are those in use. (Without it, each gathering copies all earlier ones.)
     A : array of shape (n, m)
         Their columns.
     known : tuple, optional
@@ -116,8 +116,8 @@ class Task:
         self.problem, self.block, self.values, self.tol = problem, block, block.light, tol
         self.most = max(problem.n, block.crossovers.wide_matrix)
         self.exchanged = block.crossovers.exchanged_coordinates
-        self.inside, self.room = np.empty(0, dtype=np.intp), np.empty((problem.d, problem.n))
-        self.A = self.room[:0].T
+        self.inside, self.gathered = np.empty(0, dtype=np.intp), np.empty((problem.d, problem.n))
+        self.A = self.gathered[:0].T
         self.known: tuple[Gram, np.ndarray, float] | None = None
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
@@ -143,8 +143,8 @@ class Task:
             self.inside, self.A = features, self.block.rows
         elif features.size:
             old, self.inside = self.inside.size, np.concatenate([self.inside, features])
-            self.room[old : self.inside.size] = self.block.columns(features)
-            self.A = self.room[: self.inside.size].T
+            self.gathered[old : self.inside.size] = self.block.columns(features)
+            self.A = self.gathered[: self.inside.size].T
 
     def step(
         self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, far: float, damping: float, limits: Limits
