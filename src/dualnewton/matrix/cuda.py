@@ -34,7 +34,7 @@ from dualnewton.matrix.cuda_library import kernel as kernel_of
 from dualnewton.matrix.device import MIXED, DeviceData, Namespace
 from dualnewton.matrix.protocol import Data, Evaluation, RowForm, RowVectors, Target
 from dualnewton.matrix.selections import Selection
-from dualnewton.row_arrays import RowArray
+from dualnewton.row_arrays import RowArray, is_elsewhere
 
 TEAMS = (1, 2, 4, 8)
 """Warps of a block that may share the columns of dense rows in a pass."""
@@ -260,7 +260,7 @@ class CudaData(DeviceData):
     def _times_few(self, W: Any, Z: Any, entry: str = ENTRY) -> None:
         if self.is_sparse:
             if W.shape[1] == 1 and self.tiles is not None:
-                Z[:, 0] = self.tiles.times(W.reshape(-1), entry)
+                self.tiles.times(W.reshape(-1), entry, out=Z)
                 return
             _sparse_times(self.matrix, W, Z, self.blocks, entry)
             return
@@ -398,7 +398,8 @@ class CudaData(DeviceData):
 
     def _margins(self, w: Any, b: float) -> RowArray:
         """A w + b of sparse rows; at w = 0, where runs start, without reading them."""
-        if not bool(w.any()):
+        # Whether an array on the GPU is zero is known by its memory, since a test would wait for the GPU in each pass.
+        if w.data.ptr == self.zero_features.data.ptr if is_elsewhere(w) else not w.any():
             return self.xp.full(self.n, b)
         margins = self._times(self._small(w))
         return margins + b if b else margins

@@ -90,8 +90,8 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
     or ``factors``, and one that it reads is ``kept``, as in ``matrix.sum_over_rows``; ``sign`` is the number that its
     description there names. If it does not wait for the GPU, it returns a function that does, and returns the sums.
     """
-    if name == "inner_products_of":
-        return inner_products
+    if name in OF_VECTORS:
+        return OF_VECTORS[name]
     form = FORMS.get(name)
     if form is None or (loss is not None and (loss.columns > 1 or loss.label_columns > 1)):
         return None
@@ -148,9 +148,40 @@ def additions(n: int) -> int:
 def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
     """Return the inner products of up to three pairs of vectors of one length."""
     xp, nowhere, n = cupy(), np.intp(0), pairs[0][0].size
-    blocks = min(limit(xp.cuda.Device().id, "MultiProcessorCount"), -(-n // THREADS))
+    blocks = _blocks(n)
     sums = partial_sums(blocks * len(pairs))
     given = [xp.ascontiguousarray(each) for pair in pairs for each in pair]
     made = kernel("inner_products", cuda_source.SUMMED + cuda_source.INNER_PRODUCTS, PAIRS=len(pairs))
     made((blocks,), (THREADS,), (*given, *[nowhere] * (6 - len(given)), sums, np.int64(n)))
     return tuple(totals(sums, blocks, len(pairs)).tolist())
+
+
+def row_products(rows: Any, *vectors: Any) -> np.ndarray:
+    """Return the products of the rows of a matrix with one or two vectors, of shape (number of vectors, number of rows)."""
+    (count, n), width = rows.shape, len(vectors) * len(rows)
+    blocks = 4 * _blocks(n)
+    sums = partial_sums(blocks * width)
+    made = kernel("row_products", cuda_source.SUMMED + cuda_source.ROW_PRODUCTS, VECTORS=len(vectors))
+    made((blocks,), (THREADS,), (rows, vectors[0], vectors[-1], sums, np.int32(count), np.int64(n)))
+    return totals(sums, blocks, width).reshape(len(vectors), count)
+
+
+def combination(scale: float, z: Any, factors: np.ndarray, rows: Any) -> Any:
+    """Return scale z plus the sum of the rows of a matrix, each times its factor."""
+    found, (count, n) = cupy().empty_like(z), rows.shape
+    arguments = np.float64(scale), z, sent(factors), rows, found, np.int32(count), np.int64(n)
+    kernel("combination", cuda_source.COMBINATION)((4 * _blocks(n),), (THREADS,), arguments)
+    return found
+
+
+def _blocks(n: int) -> int:
+    """Return the number of blocks that share vectors of n numbers."""
+    return min(limit(cupy().cuda.Device().id, "MultiProcessorCount"), -(-n // THREADS))
+
+
+OF_VECTORS: dict[str, Callable[..., Any]] = {
+    "inner_products_of": inner_products,
+    "row_products_of": row_products,
+    "combination_of": combination,
+}
+"""Functions of vectors, which need no loss."""

@@ -111,6 +111,51 @@ extern "C" __global__ void inner_products(
 }
 """
 
+ROW_PRODUCTS = r"""
+// The products of `count` rows of n numbers with u and, if VECTORS is 2, with v: those of the numbers of each block. A thread adds
+// four rows at a time.
+extern "C" __global__ void row_products(
+    const double* rows, const double* u, const double* v, double* sums, int count, long long n)
+{
+    __shared__ double buffer[THREADS];
+    for (int first = 0; first < count; first += 4) {
+        double total[4][VECTORS] = {};
+        for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
+            double by[2] = {u[i], VECTORS > 1 ? v[i] : 0.0};
+            #pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                if (first + r == count) break;
+                double own = rows[(first + r) * n + i];
+                #pragma unroll
+                for (int k = 0; k < VECTORS; ++k) total[r][k] += own * by[k];
+            }
+        }
+        #pragma unroll
+        for (int r = 0; r < 4; ++r)
+            #pragma unroll
+            for (int k = 0; k < VECTORS; ++k) {
+                double sum = block_sum(total[r][k], buffer);
+                if (threadIdx.x == 0 && first + r < count)
+                    sums[(long long)blockIdx.x * VECTORS * count + k * count + first + r] = sum;
+            }
+    }
+}
+"""
+
+COMBINATION = r"""
+// scale z + the sum of `count` rows of n numbers, each times its factor.
+extern "C" __global__ void combination(
+    double scale, const double* z, const double* factors, const double* rows, double* out, int count, long long n)
+{
+    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
+        double total = scale * z[i];
+        #pragma unroll 4
+        for (int r = 0; r < count; ++r) total += factors[r] * rows[r * n + i];
+        out[i] = total;
+    }
+}
+"""
+
 ROW_SUMS = r"""
 // SUMS sums over rows of the numbers that TERMS adds to `total` for one row. Each block has a range of rows and writes its sums.
 extern "C" __global__ void row_sums(

@@ -344,16 +344,18 @@ class Tiles:
         arguments = matrix.data, matrix.indices, matrix.indptr, lengths, starts, entries, *counts
         made((-(-32 * groups // THREADS),), (THREADS,), arguments)
 
-    def times(self, w: Any, entry: str) -> Any:
-        """Return f(A) w for a function f of an entry, in C, and a vector of float64 on the GPU."""
+    def times(self, w: Any, entry: str, out: Any = None) -> Any:
+        """Return f(A) w for a function f of an entry, in C, and a vector of float64 on the GPU; in ``out`` if it is given."""
         xp, (n, d), (group, groups, tiles, ranges) = cupy(), self.size, self.shape
         if d % 2 or w.data.ptr % 16:  # the GPU copies 16 bytes at a time
             w, given = xp.zeros(d + d % 2), w
             w[:d] = given
-        found = xp.empty((ranges, n))
+        found = xp.empty((ranges, n)) if out is None or ranges > 1 else out
         macros = {"THREADS": 32 * (WARPS + 1), "AHEAD": AHEAD, "ENTRY": entry, "GPU": self.gpu}
         made = kernel("product", PRODUCT, most_shared(self.gpu), **macros)
         counts = *map(np.int64, (n, w.size)), *map(np.int32, (group, WIDTH, tiles, groups, self.shape.range))
         grid, arguments = (-(-groups // WARPS), ranges), (self.entries, self.starts, w, found, *counts)
         made(grid, (32 * (WARPS + 1),), arguments, shared_mem=shared_by(group))
-        return found[0] if ranges == 1 else added(found)
+        if ranges > 1:
+            found = added(found, out)
+        return found.reshape(n)

@@ -90,6 +90,7 @@ class DeviceData(Data):
     ) -> None:
         self.matrix, self.namespace, self.xp = X, namespace, namespace.xp
         self.is_sparse = bool(namespace.is_sparse(X))
+        self.known_norms: dict[Any, np.ndarray] = {}  # squared norms of some rows, by the ends and the step of their slice
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
@@ -207,7 +208,17 @@ class DeviceData(Data):
     # Vectors over features -------------------------------------------------------------------------------------------
 
     def feature_array(self, x: np.ndarray) -> Any:
-        return self._small(x) if self.d >= self.many else x
+        if self.d < self.many:
+            return np.ascontiguousarray(x)
+        if type(x) is not np.ndarray or any(x.strides):
+            return self._small(x)
+        number = float(x[0])  # equal numbers, which are made on the device
+        return self.zero_features if number == 0.0 and x.size == self.d else self.xp.full(x.size, number)
+
+    @cached_property
+    def zero_features(self) -> Any:
+        """Zeros on the device, one for each feature, which nobody changes: a model in this memory is known to be zero."""
+        return self.xp.zeros(self.d)
 
     def as_factor(self, rows: Any, indices: Rows) -> Any:
         return rows if self.d < self.many else FewRows(self if isinstance(indices, slice) else self.subset(indices))
@@ -373,8 +384,11 @@ class DeviceData(Data):
         return self.xp.concatenate([self._squared(rows) @ by for _, rows in self._chunks()])
 
     def squared_norms(self, rows: slice) -> np.ndarray:
-        if self.is_sparse:
-            return super().squared_norms(rows)
+        if self.is_sparse:  # kept, since plans of all problems on these data ask for the same rows, which takes a millisecond
+            key = rows.start, rows.stop, rows.step
+            if key not in self.known_norms:
+                self.known_norms[key] = super().squared_norms(rows)
+            return self.known_norms[key]
         return self._host(self.like(self.xp.ascontiguousarray(self.matrix[rows])).row_scores(np.ones(self.d)))
 
     def nonzeros(self) -> np.ndarray:

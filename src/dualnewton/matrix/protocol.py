@@ -242,10 +242,11 @@ class Data(Selections, ABC):
     def feature_array(self, x: np.ndarray) -> Any:
         """Return a vector with an entry per feature (or several) on the device on which arithmetic with it is fastest.
 
-        It follows the rules of row arrays. :meth:`evaluate` and :meth:`weighted_products` also take models of this kind, and
+        It follows the rules of row arrays. A vector of equal numbers may be given as ``np.broadcast_to`` makes it, without
+        memory for each. :meth:`evaluate` and :meth:`weighted_products` also take models of this kind, and
         then return gradients of this kind.
         """
-        return x
+        return np.ascontiguousarray(x)
 
     def as_factor(self, rows: Any, indices: Rows) -> Any:  # noqa: ARG002
         """Return ``rows``, the rows with these indices, as the left factor of products with feature arrays.

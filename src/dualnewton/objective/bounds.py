@@ -132,7 +132,7 @@ class DualSums:
         """Return Σ c_i d_i a_i of each column over λn; if ``third`` is 1, summed from thirds and as a third of it."""
         if self.direction is not None:
             return self.products[self._place(1 + 2 * third)] / self.group.scale
-        return self._of_ones[third] / self.group.scale
+        return np.asarray(self._of_ones[third], like=self.bar) / self.group.scale
 
     @cached_property
     def _of_ones(self) -> np.ndarray:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dualnewton.row_arrays import is_elsewhere, on_host
+
 ROUNDING = 1e-12
 """Two certificates of one pair agree up to this fraction of the values."""
 
@@ -132,6 +134,10 @@ class CertifiedPair:
         """Keep the sums over α with this pair."""
         vars(self)["sizes"] = sizes
         return self
+
+    def in_memory(self) -> CertifiedPair:
+        """Return the pair with its model as a NumPy array."""
+        return replace(self, w=on_host(self.w)).with_sizes(self.sizes) if is_elsewhere(self.w) else self
 
     def with_rounding(self, rounding: float | None, reach: float = math.inf) -> CertifiedPair:
         """Return the pair with a bound on the rounding errors of its certificate, and the models for which it is proved."""

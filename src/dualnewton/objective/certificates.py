@@ -65,7 +65,10 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
     pairs = []
     for problem in problems:
         alpha = problem.no_dual()
-        bar = np.zeros((problem.columns, problem.d) if problem.columns > 1 else problem.d)
+        if problem.places_models:
+            bar = problem.data.feature_array(np.broadcast_to(0.0, problem.d))
+        else:
+            bar = np.zeros((problem.columns, problem.d) if problem.columns > 1 else problem.d)
         w = problem.g.grad_conjugate(bar)
         alike = problem.offset is None and not w.any()
         kinds = label_weights(problem.y, problem.sample_weight, problem.columns) if alike else None

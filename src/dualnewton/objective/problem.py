@@ -169,6 +169,14 @@ class Problem:
         """The outer scheme that solves the problem: smoothing for a loss with kinks, else None."""
         return "smoothing" if self.loss.kinked else None
 
+    @property
+    def places_models(self) -> bool:
+        """Whether models and ᾱ may be feature arrays of the data (``Data.feature_array``) instead of NumPy arrays.
+
+        The functions of g = ½‖w‖² have no arrays of their own. Losses with kinks are fitted by schemes that work in memory.
+        """
+        return self.columns == 1 and self.regularizer.form.is_plain and self.scheme is None
+
     @cached_property
     def c(self) -> np.ndarray:
         """The weights as a vector, ones by default."""

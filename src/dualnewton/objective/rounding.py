@@ -39,7 +39,7 @@ from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.groups import Group
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
-from dualnewton.row_arrays import SUMMED, additions
+from dualnewton.row_arrays import SUMMED, additions, on_host
 from dualnewton.validation import frozen
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class _Analysis:
             along: Any = math.sqrt(square) * norm
             plain = problem.regularizer.form.is_plain
         else:
-            norm, along = math.sqrt(features.dot(features)) * safety, np.abs(w) @ features
+            norm, along = math.sqrt(features.dot(features)) * safety, np.abs(on_host(w)) @ features
             along = float(along if problem.columns == 1 else math.sqrt(along.dot(along))) * safety
         margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:

@@ -424,6 +424,8 @@ class Run:
         assert self.method is not None
         first = next(iter(points.values()))
         found = first.certified([self.moving[place].problem for place in points], list(points.values()))
+        if not self.request.proved:  # an inner run, whose scheme works in memory
+            found = [pair.in_memory() for pair in found]
         for place, pair in zip(points, found, strict=True):
             track = self.moving[place]
             track.learn(pair, self.steps)

@@ -12,6 +12,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan
+from dualnewton.row_arrays import on_host
 
 
 class Status(enum.Enum):
@@ -223,7 +224,7 @@ class Result:
     def of(cls, pair: CertifiedPair, status: Status, *, trace: Trace, plan: Plan) -> Result:
         """Return the result of a run from its parts."""
         return cls(
-            pair.w,
+            on_host(pair.w),
             pair.intercept,
             pair.alpha,
             certificate=pair.certificate,

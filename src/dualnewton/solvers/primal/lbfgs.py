@@ -12,13 +12,15 @@ pairs takes longer than a pass over data in the cache.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix.vectors import combination, products
-from dualnewton.row_arrays import inner_products, is_elsewhere, on_host
+from dualnewton.row_arrays import compiled_function, inner_products, is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
 CURVED = 1e-12
@@ -53,15 +55,25 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        start = max(0, len(self) + 1 - most)
+        return self.extended((step, difference), image, most)[0]
+
+    def extended(
+        self, pair: tuple[np.ndarray, np.ndarray], image: np.ndarray, most: int, g: np.ndarray | None = None
+    ) -> tuple[Corrections, np.ndarray | None]:
+        """Do the same for a pair (s, y), and return the products of S and Z with g for :meth:`solve`, if they are known.
+
+        On a device one kernel computes these products and those with y.
+        """
+        (step, difference), start = pair, max(0, len(self) + 1 - most)
         both = _rows((*self.both[2 * start :], step, image)) if _is_apart(step) else self._grown(start, step, image)
-        found, squares = _products(both, difference, (step, step), (difference, difference))
-        of_steps, across = _split(found)
+        vectors = (difference,) if g is None else (difference, g)
+        found, squares = _products(both, vectors, (step, step), (difference, difference))
+        of_steps, across = _split(found[0])
         if not of_steps[-1] > CURVED * math.sqrt(math.prod(squares)):
-            return self
+            return self, None
         R = _bordered(self.R[start:, start:], of_steps, 0.0)
         YZ = _bordered(self.YZ[start:, start:], across, across[:-1])
-        return Corrections(both, (*self.Y[start:], difference), R, YZ)
+        return Corrections(both, (*self.Y[start:], difference), R, YZ), None if g is None else found[1]
 
     def _grown(self, start: int, *vectors: np.ndarray) -> np.ndarray:
         """Return the matrix of the rows from a pair on, with these vectors as its last rows."""
@@ -75,17 +87,23 @@ class Corrections:
         images = [curvature.solve(difference) for difference in self.Y]
         both = _rows(tuple(each for pair in zip(self.both[::2], images, strict=True) for each in pair))
         return replace(
-            self, both=both, YZ=np.stack([_split(_products(both, difference)[0])[1] for difference in self.Y])
+            self, both=both, YZ=np.stack([_split(_products(both, (difference,))[0][0])[1] for difference in self.Y])
         )
 
-    def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
-        """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
+    def solve(
+        self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool, products: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return B⁻¹g, given z = B₀⁻¹g and perhaps the products of S and Z with g; unless B₀ is scaled well, the last pair sets
+        its scale.
+        """
         if not len(self):
             return z
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.R[-1, -1] / self.YZ[-1, -1]
-        of_steps, of_images = _split(_products(self.both, g)[0])
+        if products is None:
+            (products,), _ = _products(self.both, (g,))
+        of_steps, of_images = _split(products)
         inner = dtrsv(self.R, of_steps)
         middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
@@ -93,6 +111,8 @@ class Corrections:
         factors[::2], factors[1::2] = outer, -scale * inner
         if isinstance(self.both, tuple):
             return combination(np.concatenate([[scale], factors]), (z, *self.both))
+        if (function := compiled_function("combination_of", None, z)) is not None:
+            return function(scale, z, factors, self.both)
         return scale * z + np.asarray(factors, like=self.both) @ self.both
 
 
@@ -111,12 +131,17 @@ def _split(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found[::2], found[1::2]
 
 
-def _products(rows: Any, vector: np.ndarray, *more: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, Any]:
-    """Return the products of the rows with a vector, and those of further pairs of vectors, in memory."""
+def _products(
+    rows: Any, vectors: tuple[np.ndarray, ...], *more: tuple[np.ndarray, np.ndarray]
+) -> tuple[Sequence[np.ndarray], Any]:
+    """Return the products of the rows with each of one or two vectors, and those of further pairs of vectors, in memory."""
     if isinstance(rows, tuple):
-        found = products([*((row, vector) for row in rows), *more])
-        return found[: len(rows)], found[len(rows) :]
-    return np.asarray(on_host(rows @ vector)), inner_products(*more) if more else ()
+        found = products([*((row, vector) for vector in vectors for row in rows), *more])
+        ends = range(0, len(rows) * len(vectors) + 1, len(rows))
+        return [found[low:high] for low, high in pairwise(ends)], found[ends[-1] :]
+    if (function := compiled_function("row_products_of", None, rows)) is not None:
+        return function(rows, *vectors), inner_products(*more) if more else ()
+    return [np.asarray(on_host(rows @ vector)) for vector in vectors], inner_products(*more) if more else ()
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.matrix.vectors import difference, penalised, total
+from dualnewton.row_arrays import inner_products
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.decisions import Policy
 from dualnewton.solvers.primal.lbfgs import Corrections
@@ -258,13 +259,13 @@ class Model:
     def _set_direction(self, curvature: Curvature) -> None:
         """Set the direction of the next step."""
         gradient = self.place.gradient
-        image = curvature.solve(gradient)
+        image, products = curvature.solve(gradient), None
         if self.pair is not None:
             moved = difference(image, self.direction.image)
-            self.corrections = self.corrections.with_pair(*self.pair, moved, self.policy.memory)
+            self.corrections, products = self.corrections.extended(self.pair, moved, self.policy.memory, gradient)
         self.pair = None
-        step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
-        self.direction = Direction(step, float(gradient.dot(step)), image)
+        step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well, products=products)
+        self.direction = Direction(step, inner_products((gradient, step))[0], image)
         if not self.direction.slope < 0.0 and len(self.corrections):  # rounding errors of the pairs
             self.corrections = Corrections.none()
             self._set_direction(curvature)

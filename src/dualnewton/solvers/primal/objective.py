@@ -12,7 +12,7 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import is_elsewhere, on_host
 from dualnewton.solvers.protocol import PrimalPoint
 
 
@@ -35,11 +35,13 @@ class Objective:
         self.joint = joint and self.columns > 1
         weights = problem.regularizer.form.weights
         strength = problem.lam * problem.n
-        ridge = np.full(problem.d, strength) if weights is None else strength * weights
+        ridge = np.broadcast_to(strength, problem.d) if weights is None else strength * weights
         # (d,) or (d + 1,) λn v_j for each feature, and 0 for the intercept, of each column.
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
         whole = self.column_ridge if self.columns == 1 else np.tile(self.column_ridge, self.columns)
         self.ridge = problem.data.feature_array(whole)  # of all columns, on the device of x
+        if not is_elsewhere(self.ridge):
+            self.column_ridge = np.ascontiguousarray(self.column_ridge)
 
     def curvature(self, margins: np.ndarray) -> np.ndarray:
         """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or the couplings of each pair of columns, for a joint Hessian."""
@@ -78,5 +80,8 @@ class Objective:
 
     def point(self, x: np.ndarray) -> PrimalPoint:
         """Return x as a point that the problem certifies."""
+        if self.problem.places_models and is_elsewhere(x):
+            (w,), (b,) = self.parts(x)
+            return PrimalPoint(w, float(b))
         W, b = self.parts(on_host(x))
         return PrimalPoint(W[0].copy(), float(b[0])) if self.columns == 1 else PrimalPoint(W.copy(), b)

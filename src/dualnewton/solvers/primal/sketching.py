@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, count_active, linear
 from dualnewton.row_arrays import on_host
 from dualnewton.solvers.deadline import NEVER, Deadline
@@ -135,6 +136,11 @@ class Products(Hessian):
     # (d,) or (d + 1,) The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
     ridge: np.ndarray
 
+    @cached_property
+    def feature_ridge(self) -> Any:
+        """The penalties as a feature array."""
+        return self.data.feature_array(self.ridge)
+
     def solver(
         self, weights: np.ndarray, near: Curvature, fraction: float, enough: Enough, most: int = MOST_PRODUCTS
     ) -> ConjugateGradients:
@@ -154,7 +160,7 @@ class Products(Hessian):
         constant = on_host(v[d:]) if v.size > d else np.zeros(1)
         (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
         whole = np.concatenate([result, np.asarray(sums, like=result)]) if v.size > d else result
-        return whole + self.data.feature_array(self.ridge) * v
+        return whole + self.feature_ridge * v
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,7 +324,7 @@ class Sketches(Products):
 
     def _positive(self, squares: Any) -> Any:
         """Return a diagonal, a feature array, with the ridge added; features without curvature and ridge have one."""
-        diagonal = self.data.feature_array(self.ridge) + squares
+        diagonal = self.feature_ridge + squares
         diagonal[diagonal <= 0.0] = 1.0
         return diagonal
 
