@@ -196,10 +196,35 @@ class RowFunctions:
 ROW_FUNCTIONS = {name for name in vars(RowFunctions) if name.endswith("_of")}
 
 
+def penalised(gradient, x, ridge, scale):
+    g = gradient.array + ridge.array * x.array
+    return FakeArray(g), tuple(map(float, ((ridge.array * x.array) @ x.array, g @ g, (scale.array * g) @ g)))
+
+
+def pair(rows, now, before):
+    s, y, m = ((getattr(now, name) - getattr(before, name)).array for name in ("x", "gradient", "image"))
+    both = np.stack([*(() if rows is None else rows.array), s, m])
+    return FakeArray(both), FakeArray(y), np.stack([both @ y, both @ now.gradient.array]), np.array([s @ s, y @ y])
+
+
+def combination(scale, z, factors, rows, g):
+    found = scale * z.array + factors @ rows.array
+    return FakeArray(found), float(found @ g.array)
+
+
+OF_VECTORS = {
+    "inner_products_of": lambda *pairs: tuple(float(u.array @ v.array) for u, v in pairs),
+    "pair_of": pair,
+    "combination_of": combination,
+    "penalised_of": penalised,
+}
+"""Functions of vectors over features on the device."""
+
+
 def row_function(name, loss):
     """Return a function of rows on the device, as those of a GPU are; None for losses of several columns."""
-    if name == "inner_products_of":
-        return lambda *pairs: tuple(float(u.array @ v.array) for u, v in pairs)
+    if name in OF_VECTORS:
+        return OF_VECTORS[name]
     if loss is not None and (loss.columns > 1 or loss.label_columns > 1):
         return None
 

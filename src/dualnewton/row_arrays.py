@@ -56,7 +56,7 @@ class Algebra(Protocol):
 
 _TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
 _SUMMED: dict[type, Callable[..., tuple[Any, ...]]] = {}
-_FUNCTIONS: dict[type, Callable[[str, Any], Callable[..., tuple[float, ...]] | None]] = {}
+_FUNCTIONS: dict[type, Callable[[str, Any], Callable[..., Any] | None]] = {}
 _ADDITIONS: dict[type, Callable[[int], int]] = {}
 ALGEBRA: dict[type, Algebra] = {}
 """Linear algebra of declared kinds of arrays, by their type."""
@@ -67,7 +67,7 @@ def declare(
     to_host: Callable[[Any], np.ndarray],
     algebra: Algebra | None = None,
     summed: Callable[..., tuple[Any, ...]] | None = None,
-    functions: Callable[[str, Any], Callable[..., tuple[float, ...]] | None] | None = None,
+    functions: Callable[[str, Any], Callable[..., Any] | None] | None = None,
     additions: Callable[[int], int] | None = None,
 ) -> None:
     """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
@@ -88,10 +88,11 @@ def declare(
         _ADDITIONS[kind] = additions
 
 
-def compiled_function(name: str, loss: Any, rows: RowArray) -> Callable[..., tuple[float, ...]] | None:
+def compiled_function(name: str, loss: Any, rows: RowArray) -> Callable[..., Any] | None:
     """Return a function of a loss over rows that is compiled for this kind of row arrays; None if there is none.
 
-    Names and arguments are those of ``kernels/row_functions.py`` for rows in memory. It returns its sums over rows.
+    Names and arguments are those of ``kernels/row_functions.py`` for rows in memory. It returns its sums over rows. Functions of
+    vectors over features, which need no loss, are also found here.
     """
     there = _FUNCTIONS.get(type(rows))
     return None if there is None else there(name, loss)

@@ -215,5 +215,6 @@ def test_a_fit_by_compiled_functions_of_rows_is_that_in_memory(loss, full, monke
     assert there.converged
     assert abs(there.certificate.primal - here.certificate.primal) <= 2.0 * TOL * here.certificate.primal
     assert called >= {"inner_products_of", "dual_terms_of", "signed_sums_of" if full else "label_weights_of"}
+    assert "penalised_of" in called
     # Rows are counted where their curvature may be zero.
     assert ("active_of" in called) == (loss == "hinge")

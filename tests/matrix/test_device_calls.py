@@ -11,6 +11,7 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses, row_arrays
+from dualnewton.matrix.device import DeviceData
 from fake_device import FakeArray, FakeModule, on_device, row_function
 from tuned import tuned
 
@@ -41,6 +42,29 @@ def calls(monkeypatch):
     monkeypatch.setitem(row_arrays._FUNCTIONS, FakeArray, functions)
     monkeypatch.setitem(row_arrays._TO_HOST, FakeArray, lambda array: array.get())
     return seen
+
+
+def test_the_calls_of_a_fit_of_many_features_are_few(calls, monkeypatch):
+    monkeypatch.setattr(DeviceData, "many", 1)  # vectors over features are on the device
+    rng, n, d = np.random.default_rng(0), 2000, 400
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.05)
+    y = np.sign(X @ rng.standard_normal(d) + rng.logistic(size=n))
+    copied = Counter()
+
+    def to_host(array):
+        copied[array.size] += 1
+        return array.get()
+
+    monkeypatch.setitem(row_arrays._TO_HOST, FakeArray, to_host)
+    # A diagonal with the corrections of L-BFGS, as on sparse rows of many features.
+    posed = dn.Problem(on_device(X), y, losses.Logistic(), lam=10.0 / n)
+    calls.clear()
+    found = dn.solve(posed, method="ihs", tau=8, tol=1e-6, random_state=0)
+    assert found.converged
+    assert found.n_epochs <= 8.0
+    assert type(found.w) is np.ndarray
+    assert copied[d] <= 3  # the model at the end, norms of the features, and the diagonal, from few rows
+    assert calls["operations"] <= 500
 
 
 @pytest.mark.parametrize(("method", "waits", "operations"), [("newton", 34, 300), ("ihs", 36, 335)])

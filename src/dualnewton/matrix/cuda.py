@@ -26,6 +26,7 @@ from dualnewton.matrix.cuda_library import (
     namespace,
     numbers,
     partial_sums,
+    promised,
     ranges,
     sent,
     totals,
@@ -393,8 +394,10 @@ class CudaData(DeviceData):
         kernel = kernel_of("of_rows", translation.source + cuda_source.OF_ROWS, **constants)
         arguments = margins, *given, keep, R, sums, np.int64(self.n), np.int64(step)
         kernel((blocks,), (THREADS,), arguments)
-        total = totals(sums, blocks, 1 + factors)
-        return float(total[0]), self._as_given(self._transposed(R).T, w), total[1:], margins, held
+        found = promised(sums, blocks, 1 + factors)
+        gradients = self._as_given(self._transposed(R).T, w)  # started before the GPU is waited for
+        total = found()
+        return float(total[0]), gradients, total[1:], margins, held
 
     def _margins(self, w: Any, b: float) -> RowArray:
         """A w + b of sparse rows; at w = 0, where runs start, without reading them."""

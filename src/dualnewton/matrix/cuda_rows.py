@@ -156,32 +156,50 @@ def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
     return tuple(totals(sums, blocks, len(pairs)).tolist())
 
 
-def row_products(rows: Any, *vectors: Any) -> np.ndarray:
-    """Return the products of the rows of a matrix with one or two vectors, of shape (number of vectors, number of rows)."""
-    (count, n), width = rows.shape, len(vectors) * len(rows)
-    blocks = 4 * _blocks(n)
+def pair(rows: Any, now: Any, before: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    """Return the rows, if there are any, followed by the differences s and m of x and of the image at two ends of a step; the
+    difference y of the gradients; the products of the rows with y and with the last gradient; and sᵀs and yᵀy.
+    """
+    xp, n, count = cupy(), now.x.size, 0 if rows is None else len(rows)
+    ends = now.x, before.x, now.gradient, before.gradient, now.image, before.image
+    to, y, blocks, width = xp.empty((count + 2, n)), xp.empty(n), 4 * _blocks(n), 2 * (count + 3)
     sums = partial_sums(blocks * width)
-    made = kernel("row_products", cuda_source.SUMMED + cuda_source.ROW_PRODUCTS, VECTORS=len(vectors))
-    made((blocks,), (THREADS,), (rows, vectors[0], vectors[-1], sums, np.int32(count), np.int64(n)))
-    return totals(sums, blocks, width).reshape(len(vectors), count)
+    given = np.intp(0) if rows is None else rows, *map(xp.ascontiguousarray, ends), to, y, sums
+    made = kernel("pair", cuda_source.SUMMED + cuda_source.PAIR)
+    made((blocks,), (THREADS,), (*given, np.int32(count), np.int64(n)))
+    found = totals(sums, blocks, width)
+    return to, y, found[:-2].reshape(2, count + 2), found[-2:]
 
 
-def combination(scale: float, z: Any, factors: np.ndarray, rows: Any) -> Any:
-    """Return scale z plus the sum of the rows of a matrix, each times its factor."""
-    found, (count, n) = cupy().empty_like(z), rows.shape
-    arguments = np.float64(scale), z, sent(factors), rows, found, np.int32(count), np.int64(n)
-    kernel("combination", cuda_source.COMBINATION)((4 * _blocks(n),), (THREADS,), arguments)
-    return found
+def combination(scale: float, z: Any, factors: np.ndarray, rows: Any, g: Any) -> tuple[Any, float]:
+    """Return scale z plus the sum of the rows of a matrix, each times its factor, and its product with g."""
+    found, (count, n) = cupy().empty(z.size), rows.shape
+    blocks = 4 * _blocks(n)
+    sums = partial_sums(blocks)
+    arguments = np.float64(scale), z, sent(factors), rows, g, found, sums, np.int32(count), np.int64(n)
+    kernel("combination", cuda_source.SUMMED + cuda_source.COMBINATION)((blocks,), (THREADS,), arguments)
+    return found, float(totals(sums, blocks, 1)[0])
+
+
+def penalised(gradient: Any, x: Any, ridge: Any, scale: Any) -> tuple[Any, tuple[float, ...]]:
+    """Return g = gradient + ridge ∘ x and the sums of ridge_j x_j², g_j² and scale_j g_j²."""
+    xp, blocks = cupy(), 4 * _blocks(x.size)
+    found, sums = xp.empty(x.size), partial_sums(3 * blocks)
+    given = map(xp.ascontiguousarray, (gradient, x, ridge, scale))
+    made = kernel("penalised", cuda_source.SUMMED + cuda_source.PENALISED)
+    made((blocks,), (THREADS,), (*given, found, sums, np.int64(x.size)))
+    return found, tuple(totals(sums, blocks, 3).tolist())
 
 
 def _blocks(n: int) -> int:
     """Return the number of blocks that share vectors of n numbers."""
-    return min(limit(cupy().cuda.Device().id, "MultiProcessorCount"), -(-n // THREADS))
+    return min(limit(cupy().cuda.runtime.getDevice(), "MultiProcessorCount"), -(-n // THREADS))
 
 
 OF_VECTORS: dict[str, Callable[..., Any]] = {
     "inner_products_of": inner_products,
-    "row_products_of": row_products,
+    "pair_of": pair,
     "combination_of": combination,
+    "penalised_of": penalised,
 }
 """Functions of vectors, which need no loss."""

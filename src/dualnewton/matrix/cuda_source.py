@@ -111,48 +111,88 @@ extern "C" __global__ void inner_products(
 }
 """
 
-ROW_PRODUCTS = r"""
-// The products of `count` rows of n numbers with u and, if VECTORS is 2, with v: those of the numbers of each block. A thread adds
-// four rows at a time.
-extern "C" __global__ void row_products(
-    const double* rows, const double* u, const double* v, double* sums, int count, long long n)
+PENALISED = r"""
+// g = gradient + ridge x, and the sums of ridge_j x_j², g_j² and scale_j g_j², of the numbers of each block.
+extern "C" __global__ void penalised(
+    const double* gradient, const double* x, const double* ridge, const double* scale, double* g, double* sums, long long n)
 {
     __shared__ double buffer[THREADS];
-    for (int first = 0; first < count; first += 4) {
-        double total[4][VECTORS] = {};
+    double total[3] = {};
+    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
+        double shrinkage = ridge[i] * x[i], own = gradient[i] + shrinkage;
+        g[i] = own;
+        total[0] += shrinkage * x[i], total[1] += own * own, total[2] += scale[i] * own * own;
+    }
+    #pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        double sum = block_sum(total[k], buffer);
+        if (threadIdx.x == 0) sums[blockIdx.x * 3 + k] = sum;
+    }
+}
+"""
+
+PAIR = r"""
+// The differences s, y, m of x, g and z at two ends of a step; a copy `to` of `count` rows of n numbers, followed by s and m; and
+// the products of all these rows with y, then with g, and sᵀs and yᵀy: those of the numbers of each block. A thread takes four
+// rows at a time.
+extern "C" __global__ void pair(
+    const double* rows, const double* x, const double* x0, const double* g, const double* g0, const double* z, const double* z0,
+    double* to, double* difference, double* sums, int count, long long n)
+{
+    __shared__ double buffer[THREADS];
+    const int all = count + 2;
+    double* own_sums = sums + (long long)blockIdx.x * 2 * (all + 1);
+    double squares[2] = {};
+    for (int first = 0; first < all; first += 4) {
+        double total[4][2] = {};
         for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
-            double by[2] = {u[i], VECTORS > 1 ? v[i] : 0.0};
+            double gradient = g[i], y = gradient - g0[i];
+            if (first == 0) difference[i] = y, squares[1] += y * y;
             #pragma unroll
-            for (int r = 0; r < 4; ++r) {
-                if (first + r == count) break;
-                double own = rows[(first + r) * n + i];
-                #pragma unroll
-                for (int k = 0; k < VECTORS; ++k) total[r][k] += own * by[k];
+            for (int k = 0; k < 4; ++k) {
+                int r = first + k;
+                if (r >= all) break;
+                double own;
+                if (r < count) own = rows[r * n + i];
+                else if (r == count) own = x[i] - x0[i], squares[0] += own * own;
+                else own = z[i] - z0[i];
+                to[r * n + i] = own;
+                total[k][0] += own * y, total[k][1] += own * gradient;
             }
         }
         #pragma unroll
-        for (int r = 0; r < 4; ++r)
+        for (int k = 0; k < 4; ++k)
             #pragma unroll
-            for (int k = 0; k < VECTORS; ++k) {
-                double sum = block_sum(total[r][k], buffer);
-                if (threadIdx.x == 0 && first + r < count)
-                    sums[(long long)blockIdx.x * VECTORS * count + k * count + first + r] = sum;
+            for (int v = 0; v < 2; ++v) {
+                double sum = block_sum(total[k][v], buffer);
+                if (threadIdx.x == 0 && first + k < all) own_sums[v * all + first + k] = sum;
             }
+    }
+    #pragma unroll
+    for (int v = 0; v < 2; ++v) {
+        double sum = block_sum(squares[v], buffer);
+        if (threadIdx.x == 0) own_sums[2 * all + v] = sum;
     }
 }
 """
 
 COMBINATION = r"""
-// scale z + the sum of `count` rows of n numbers, each times its factor.
+// scale z + the sum of `count` rows of n numbers, each times its factor; and its product with g, of the numbers of each block.
 extern "C" __global__ void combination(
-    double scale, const double* z, const double* factors, const double* rows, double* out, int count, long long n)
+    double scale, const double* z, const double* factors, const double* rows, const double* g, double* out, double* sums,
+    int count, long long n)
 {
+    __shared__ double buffer[THREADS];
+    double product = 0.0;
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS) {
         double total = scale * z[i];
         #pragma unroll 4
         for (int r = 0; r < count; ++r) total += factors[r] * rows[r * n + i];
         out[i] = total;
+        product += g[i] * total;
     }
+    product = block_sum(product, buffer);
+    if (threadIdx.x == 0) sums[blockIdx.x] = product;
 }
 """
 

@@ -22,6 +22,7 @@ from dualnewton.matrix.grams import pair_multiples
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.selections import Selection
 from dualnewton.row_arrays import RowArray, column_sums, is_elsewhere, on_host
+from dualnewton.validation import frozen
 
 CHUNK = 1 << 27
 """Number of entries that are converted to float64 at a time (1 GiB)."""
@@ -90,7 +91,9 @@ class DeviceData(Data):
     ) -> None:
         self.matrix, self.namespace, self.xp = X, namespace, namespace.xp
         self.is_sparse = bool(namespace.is_sparse(X))
-        self.known_norms: dict[Any, np.ndarray] = {}  # squared norms of some rows, by the ends and the step of their slice
+        self.known_norms: dict[
+            Any, np.ndarray
+        ] = {}  # squared norms of some rows, by the ends and the step of their slice
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
@@ -384,11 +387,15 @@ class DeviceData(Data):
         return self.xp.concatenate([self._squared(rows) @ by for _, rows in self._chunks()])
 
     def squared_norms(self, rows: slice) -> np.ndarray:
-        if self.is_sparse:  # kept, since plans of all problems on these data ask for the same rows, which takes a millisecond
-            key = rows.start, rows.stop, rows.step
-            if key not in self.known_norms:
-                self.known_norms[key] = super().squared_norms(rows)
-            return self.known_norms[key]
+        # Kept, since the plans of all problems on these data ask for the same rows, which takes up to a millisecond.
+        place = rows.start, rows.stop, rows.step
+        if place not in self.known_norms:
+            self.known_norms[place] = frozen(self._squared_norms(rows))
+        return self.known_norms[place]
+
+    def _squared_norms(self, rows: slice) -> np.ndarray:
+        if self.is_sparse:
+            return super().squared_norms(rows)
         return self._host(self.like(self.xp.ascontiguousarray(self.matrix[rows])).row_scores(np.ones(self.d)))
 
     def nonzeros(self) -> np.ndarray:

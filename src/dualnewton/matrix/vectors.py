@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.workers import workers
-from dualnewton.row_arrays import inner_products, is_elsewhere
+from dualnewton.row_arrays import compiled_function, inner_products, is_elsewhere
 from dualnewton.validation import frozen
 
 LONG = 1 << 16
@@ -69,6 +69,8 @@ def total(u: Any, v: Any) -> Any:
 
 def penalised(gradient: Any, x: Any, ridge: Any, scale: Any) -> tuple[Any, tuple[float, ...]]:
     """Return g = gradient + ridge ∘ x and the sums of ridge_j x_j², g_j² and scale_j g_j²."""
+    if (function := compiled_function("penalised_of", None, x)) is not None:
+        return function(gradient, x, ridge, scale)
     if not _is_long(x):
         shrinkage = ridge * x
         g = gradient + shrinkage

@@ -70,7 +70,8 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         else:
             bar = np.zeros((problem.columns, problem.d) if problem.columns > 1 else problem.d)
         w = problem.g.grad_conjugate(bar)
-        alike = problem.offset is None and not w.any()
+        # ∇g*(0) = 0 for g = ½‖w‖².
+        alike = problem.offset is None and (problem.regularizer.form.is_plain or not w.any())
         kinds = label_weights(problem.y, problem.sample_weight, problem.columns) if alike else None
         if kinds is None:
             margins = problem.o if alike else problem.margins(w)  # w = 0 needs no product with the data
@@ -89,8 +90,9 @@ def _of_labels(
     loss, n = problem.loss, problem.n
     zeros = np.zeros(len(kinds) if problem.columns == 1 else (len(kinds), problem.columns))
     b = loss.best_intercept(zeros, kinds, weights) if problem.fit_intercept else problem.no_intercept()
-    primal = float(weights @ loss.value(zeros + b, kinds)) / n + problem.lam * problem.g.value(w)
-    dual = -loss.conjugates(zeros, kinds, weights) / n - problem.lam * problem.g.conjugate(bar)
+    primal, dual = float(weights @ loss.value(zeros + b, kinds)) / n, -loss.conjugates(zeros, kinds, weights) / n
+    if not problem.regularizer.form.is_plain:
+        primal, dual = primal + problem.lam * problem.g.value(w), dual - problem.lam * problem.g.conjugate(bar)
     return b, primal, float(dual)
 
 

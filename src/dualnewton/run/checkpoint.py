@@ -29,7 +29,7 @@ from dualnewton.run.snapshot import FAULTS, decode, encode
 from dualnewton.solvers.protocol import Request
 from dualnewton.validation import positive
 
-KIND, VERSION = "checkpoint", 3
+KIND, VERSION = "checkpoint", 4
 
 SECONDS, SPACING = 0.25, 20.0
 """Least seconds between two writes, and the same as a multiple of the duration of a write: at most 5 % of the time is writing."""

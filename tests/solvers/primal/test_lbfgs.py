@@ -27,7 +27,9 @@ def pairs(count, seed=0):
 
 
 def solved(corrections, g, curvature):
-    return corrections.solve(g, curvature.solve(g), scaled_well=curvature.scaled_well)
+    step, slope = corrections.direction(g, curvature.solve(g), scaled_well=curvature.scaled_well)
+    assert slope == pytest.approx(g @ step)
+    return -step
 
 
 def two_loops(g, pairs, curvature):

@@ -285,7 +285,7 @@ class _Model:
         wanted = WELL_BELOW * goal * value
         if gap > wanted and self._is_slow(wanted):
             return False
-        self.trial = x - self.pairs.solve(gradient, image, scaled_well=True)
+        self.trial = x + self.pairs.direction(gradient, image, scaled_well=True)[0]
         if self.last < math.inf and gap * (gap / self.last) <= FORESEEN * wanted:
             self.x = self.trial
             return False

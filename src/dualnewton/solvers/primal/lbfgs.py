@@ -12,14 +12,12 @@ pairs takes longer than a pass over data in the cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix.vectors import combination, products
+from dualnewton.matrix.vectors import combination, difference, products
 from dualnewton.row_arrays import compiled_function, inner_products, is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
@@ -30,6 +28,15 @@ CURVED = 1e-12
 SHORT = 4096
 """Length up to which vectors in memory are the rows of one matrix, as those elsewhere are: a product then is one call. Longer
 ones in memory are separate vectors: copying all of them for each new pair would take longer than a pass in many threads."""
+
+
+@dataclass(frozen=True, eq=False)
+class End:
+    """An end of a step: x, the gradient g there, and B₀⁻¹g."""
+
+    x: np.ndarray
+    gradient: np.ndarray
+    image: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,25 +62,37 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        return self.extended((step, difference), image, most)[0]
-
-    def extended(
-        self, pair: tuple[np.ndarray, np.ndarray], image: np.ndarray, most: int, g: np.ndarray | None = None
-    ) -> tuple[Corrections, np.ndarray | None]:
-        """Do the same for a pair (s, y), and return the products of S and Z with g for :meth:`solve`, if they are known.
-
-        On a device one kernel computes these products and those with y.
-        """
-        (step, difference), start = pair, max(0, len(self) + 1 - most)
+        start = max(0, len(self) + 1 - most)
         both = _rows((*self.both[2 * start :], step, image)) if _is_apart(step) else self._grown(start, step, image)
-        vectors = (difference,) if g is None else (difference, g)
-        found, squares = _products(both, vectors, (step, step), (difference, difference))
-        of_steps, across = _split(found[0])
+        found, squares = _products(both, difference, (step, step), (difference, difference))
+        return self._joined(start, both, difference, found, squares) or self
+
+    def after_step(self, now: End, before: End, most: int) -> tuple[Corrections, np.ndarray | None]:
+        """Do the same for the step between two ends; return the products of S and Z with the last gradient, if they are known.
+
+        On a device one kernel computes the differences and all products.
+        """
+        if (function := compiled_function("pair_of", None, now.x)) is None:
+            step, image = difference(now.x, before.x), difference(now.image, before.image)
+            return self.with_pair(step, difference(now.gradient, before.gradient), image, most), None
+        start = max(0, len(self) + 1 - most)
+        both, y, (found, along), squares = function(self.both[2 * start :] if len(self) else None, now, before)
+        joined = self._joined(start, both, y, found, squares)
+        return (self, None) if joined is None else (joined, along)
+
+    def _joined(
+        self, start: int, both: Any, difference: np.ndarray, found: np.ndarray, squares: Any
+    ) -> Corrections | None:
+        """Return the pairs from ``start`` on with a further one, the last rows of ``both``, if its curvature is positive.
+
+        ``found`` are the products of the rows with y, and ``squares`` sᵀs and yᵀy.
+        """
+        of_steps, across = _split(found)
         if not of_steps[-1] > CURVED * math.sqrt(math.prod(squares)):
-            return self, None
+            return None
         R = _bordered(self.R[start:, start:], of_steps, 0.0)
         YZ = _bordered(self.YZ[start:, start:], across, across[:-1])
-        return Corrections(both, (*self.Y[start:], difference), R, YZ), None if g is None else found[1]
+        return Corrections(both, (*self.Y[start:], difference), R, YZ)
 
     def _grown(self, start: int, *vectors: np.ndarray) -> np.ndarray:
         """Return the matrix of the rows from a pair on, with these vectors as its last rows."""
@@ -87,33 +106,35 @@ class Corrections:
         images = [curvature.solve(difference) for difference in self.Y]
         both = _rows(tuple(each for pair in zip(self.both[::2], images, strict=True) for each in pair))
         return replace(
-            self, both=both, YZ=np.stack([_split(_products(both, (difference,))[0][0])[1] for difference in self.Y])
+            self, both=both, YZ=np.stack([_split(_products(both, difference)[0])[1] for difference in self.Y])
         )
 
-    def solve(
-        self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool, products: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return B⁻¹g, given z = B₀⁻¹g and perhaps the products of S and Z with g; unless B₀ is scaled well, the last pair sets
-        its scale.
+    def direction(
+        self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool, along: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float]:
+        """Return −B⁻¹g and its product with g, given z = B₀⁻¹g and perhaps the products of S and Z with g.
+
+        Unless B₀ is scaled well, the last pair sets its scale.
         """
         if not len(self):
-            return z
+            return (step := -z), inner_products((g, step))[0]
         from scipy.linalg.blas import dtrsv
 
-        scale = 1.0 if scaled_well else self.R[-1, -1] / self.YZ[-1, -1]
-        if products is None:
-            (products,), _ = _products(self.both, (g,))
-        of_steps, of_images = _split(products)
+        scale = 1.0 if scaled_well else float(self.R[-1, -1] / self.YZ[-1, -1])
+        of_steps, of_images = _split(_products(self.both, g)[0] if along is None else along)
         inner = dtrsv(self.R, of_steps)
         middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
         factors = np.empty(2 * len(inner))  # interleaved, as the rows of S and Z
-        factors[::2], factors[1::2] = outer, -scale * inner
-        if isinstance(self.both, tuple):
-            return combination(np.concatenate([[scale], factors]), (z, *self.both))
+        factors[::2], factors[1::2] = -outer, scale * inner
         if (function := compiled_function("combination_of", None, z)) is not None:
-            return function(scale, z, factors, self.both)
-        return scale * z + np.asarray(factors, like=self.both) @ self.both
+            found: tuple[Any, float] = function(-scale, z, factors, self.both, g)
+            return found
+        if isinstance(self.both, tuple):
+            step = combination(np.concatenate([[-scale], factors]), (z, *self.both))
+        else:
+            step = -scale * z + np.asarray(factors, like=self.both) @ self.both
+        return step, inner_products((g, step))[0]
 
 
 def _is_apart(vector: np.ndarray) -> bool:
@@ -131,17 +152,12 @@ def _split(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found[::2], found[1::2]
 
 
-def _products(
-    rows: Any, vectors: tuple[np.ndarray, ...], *more: tuple[np.ndarray, np.ndarray]
-) -> tuple[Sequence[np.ndarray], Any]:
-    """Return the products of the rows with each of one or two vectors, and those of further pairs of vectors, in memory."""
+def _products(rows: Any, vector: np.ndarray, *more: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, Any]:
+    """Return the products of the rows with a vector, and those of further pairs of vectors, in memory."""
     if isinstance(rows, tuple):
-        found = products([*((row, vector) for vector in vectors for row in rows), *more])
-        ends = range(0, len(rows) * len(vectors) + 1, len(rows))
-        return [found[low:high] for low, high in pairwise(ends)], found[ends[-1] :]
-    if (function := compiled_function("row_products_of", None, rows)) is not None:
-        return function(rows, *vectors), inner_products(*more) if more else ()
-    return [np.asarray(on_host(rows @ vector)) for vector in vectors], inner_products(*more) if more else ()
+        found = products([*((row, vector) for row in rows), *more])
+        return found[: len(rows)], found[len(rows) :]
+    return np.asarray(on_host(rows @ vector)), inner_products(*more) if more else ()
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
-from dualnewton.matrix.vectors import difference, penalised, total
-from dualnewton.row_arrays import inner_products
+from dualnewton.matrix.vectors import penalised, total
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.decisions import Policy
-from dualnewton.solvers.primal.lbfgs import Corrections
+from dualnewton.solvers.primal.lbfgs import Corrections, End
 from dualnewton.solvers.primal.line_search import line_minimum
 from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.primal.sketching import Hessian
@@ -81,9 +80,7 @@ class ModelState:
     curvature: Any  # B₀; None if it must be recomputed
     shares: bool  # whether the curvature is the mean over several models
     corrections: Corrections
-    pair: (
-        tuple[np.ndarray, np.ndarray] | None
-    )  # the last step and its difference of gradients, before they become a correction pair
+    before: End | None  # the start of the last step, until that is a correction pair
     stuck: bool  # whether no step decreases the objective beyond rounding
     skipped: bool  # whether the model has moved to a point without evaluating it, which happens at most once
     policy: Any
@@ -105,7 +102,7 @@ class Model:
         self.trial, self.direction = Trial(start), Direction(zero, 0.0, zero)
         self.curvature: Curvature | None = None
         self.corrections = Corrections.none()
-        self.pair: tuple[np.ndarray, np.ndarray] | None = None
+        self.before: End | None = None
         self.shares = self.stuck = self.skipped = False
 
     def state(self) -> ModelState:
@@ -182,7 +179,7 @@ class Model:
 
     def _move(self, found: Place, *, evaluated: bool) -> None:
         if self.curvature is not None and evaluated:
-            self.pair = difference(found.x, self.place.x), difference(found.gradient, self.place.gradient)
+            self.before = End(self.place.x, self.place.gradient, self.direction.image)
         self.place = found
         if self.trial.failures:
             self.trial = replace(self.trial, failures=0)
@@ -224,7 +221,7 @@ class Model:
 
     def use(self, curvature: Curvature, active: int, *, shares: bool) -> None:
         """Set the direction for a new curvature, to which ``active`` rows contribute."""
-        self.curvature, self.pair, self.shares = curvature, None, shares
+        self.curvature, self.before, self.shares = curvature, None, shares
         self.corrections = self.corrections.rebased(curvature) if self.policy.coupled else Corrections.none()
         self._set_direction(curvature)
         self.policy.begin(-self.direction.slope, active)
@@ -254,18 +251,18 @@ class Model:
     def skip(self) -> None:
         """Move to the trial point without evaluating it. If its certificate misses ``tol``, it is evaluated like a start."""
         self.place = replace(self.place, x=self.trial.x, gap=0.0, value=math.inf)
-        self.skipped, self.pair = True, None
+        self.skipped, self.before = True, None
 
     def _set_direction(self, curvature: Curvature) -> None:
         """Set the direction of the next step."""
         gradient = self.place.gradient
-        image, products = curvature.solve(gradient), None
-        if self.pair is not None:
-            moved = difference(image, self.direction.image)
-            self.corrections, products = self.corrections.extended(self.pair, moved, self.policy.memory, gradient)
-        self.pair = None
-        step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well, products=products)
-        self.direction = Direction(step, inner_products((gradient, step))[0], image)
+        image, along = curvature.solve(gradient), None
+        if self.before is not None:
+            now = End(self.place.x, gradient, image)
+            self.corrections, along = self.corrections.after_step(now, self.before, self.policy.memory)
+        self.before = None
+        found = self.corrections.direction(gradient, image, scaled_well=curvature.scaled_well, along=along)
+        self.direction = Direction(*found, image)
         if not self.direction.slope < 0.0 and len(self.corrections):  # rounding errors of the pairs
             self.corrections = Corrections.none()
             self._set_direction(curvature)

@@ -50,7 +50,7 @@ class Descent(SharedPasses):
         samples: Sequence[int] = (),
     ) -> None:
         self.data, self.models, self.decisions = data, [], decisions
-        self.samples = samples if not any(np.any(w) for w, _ in starts) else ()
+        self.samples = samples if samples and not any(np.any(w) for w, _ in starts) else ()
         self.hessians: list[tuple[np.ndarray, list[Hessian]]] = []
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = Objective(problem, joint=newton or bool(samples))
