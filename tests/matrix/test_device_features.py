@@ -1,11 +1,14 @@
 """Data on a device with so many features that methods keep their vectors over features there, too."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix.device import DeviceData
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from fake_device import NAMESPACE, FakeArray
 from tuned import tuned
 
@@ -94,3 +97,43 @@ def test_gradients_are_where_the_model_is(shape):
     factor, v = data.as_factor(None, some), V[0]
     np.testing.assert_allclose(factor @ data.feature_array(v), X[some] @ v)
     np.testing.assert_allclose((factor.T @ v[:3]).get(), X[some].T @ v[:3])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_models_that_share_passes_and_warm_starts_have_vectors_on_the_device(shape):
+    first = posed(shape, "logistic", Wide, intercept=True)
+    problems = [first, replace(first, lam=0.1)]
+    cold = dn.solve_many(problems, method="ihs", tol=TOL, random_state=0)
+    assert all(each.converged and type(each.w) is np.ndarray for each in cold)
+    for problem, found in zip(problems, cold, strict=True):
+        again = dn.solve(problem, method="ihs", tol=TOL, warm_start=found, random_state=0)
+        assert again.converged
+        assert again.n_epochs <= 1.0
+        from_device = replace(found, w=problem.data.feature_array(found.w))
+        assert dn.solve(problem, method="ihs", tol=TOL, warm_start=from_device, random_state=0).converged
+        assert problem.certify(problem.data.feature_array(found.w), found.intercept).relative_gap <= 2.0 * TOL
+
+
+SCHEMES = {
+    "hinge": lambda data, y: dn.Problem(data, y["signs"], losses.Hinge(), lam=0.01, fit_intercept=True),
+    "quantile": lambda data, y: dn.Problem(data, y["targets"], losses.Quantile(0.3), lam=0.01, fit_intercept=True),
+    "scale": lambda data, y: HuberScaleProblem(data, y["targets"], lam=0.1, fit_intercept=True),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_schemes_that_work_in_memory_fit_models_on_the_device(shape, scheme):
+    X, y = SHAPES[shape]
+    found = dn.solve(SCHEMES[scheme](Wide(FakeArray(X.copy()), NAMESPACE), y), tol=1e-5, random_state=0)
+    other = dn.solve(SCHEMES[scheme](X, y), tol=1e-5, random_state=0)
+    assert found.converged, found
+    assert type(found.w) is np.ndarray
+    assert abs(found.certificate.primal - other.certificate.primal) <= 2e-5 * other.certificate.primal
+
+
+def test_vectors_of_equal_numbers_are_made_on_the_device(monkeypatch):
+    data = Wide(FakeArray(RNG.standard_normal((4, 3))), NAMESPACE)
+    monkeypatch.setattr(data, "_small", None)  # which copies
+    np.testing.assert_array_equal(data.feature_array(np.broadcast_to(2.5, 3)).get(), np.full(3, 2.5))
+    assert data.feature_array(np.broadcast_to(0.0, 3)) is data.feature_array(np.broadcast_to(0.0, 3))
