@@ -91,9 +91,8 @@ class DeviceData(Data):
     ) -> None:
         self.matrix, self.namespace, self.xp = X, namespace, namespace.xp
         self.is_sparse = bool(namespace.is_sparse(X))
-        self.known_norms: dict[
-            Any, np.ndarray
-        ] = {}  # squared norms of some rows, by the ends and the step of their slice
+        # ‖a_i‖² of some rows, by the ends and the step of their slice.
+        self.known_norms: dict[Any, np.ndarray] = {}
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
