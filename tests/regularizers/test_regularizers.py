@@ -397,13 +397,3 @@ def test_a_regularizer_not_finished_says_which_method_it_lacks():
     for method in ("value", "conjugate", "grad_conjugate"):
         with pytest.raises(NotImplementedError, match=f"Regularizer has no {method}"):
             getattr(regularizers.Regularizer(), method)(np.zeros(2))
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_a_strength_of_numpy_in_lower_precision_does_not_round_the_value(kind):
-    """The product of such a number and one of Python has its precision: P would be rounded, and lie below D."""
-    for made in (regularizers.ElasticNet(kind(0.3)), regularizers.ElasticNet(kind(0.3), positive=True)):
-        exact = dataclasses.replace(made, l1=float(kind(0.3)))
-        w = np.array([0.1, 0.7, 0.25])
-        assert made.value(w) == exact.value(w)
-        assert made == exact
