@@ -28,6 +28,10 @@ LATE, MORE = 1.1, 0.15
 cross-validation as well."""
 
 
+REFUSALS = "sample_weight", "dense data is required"
+"""Words of the errors of type ``TypeError`` that scikit-learn raises, too."""
+
+
 def _some(rng: Rng, options: Any) -> Any:
     return options[int(rng.integers(len(options)))]
 
@@ -50,7 +54,7 @@ CLASSIFIERS: dict[str, Callable[[Rng], Any]] = {
 }
 REGRESSORS: dict[str, Callable[[Rng], Any]] = {
     "Ridge": lambda rng: dn.Ridge(alpha=_some(rng, [0.0, power(rng, -6, 6)]), positive=bool(rng.integers(2)), tol=1e-6),
-    "LinearRegression": lambda rng: dn.LinearRegression(),
+    "LinearRegression": lambda rng: dn.LinearRegression(positive=bool(rng.integers(2))),
     "ElasticNet": lambda rng: dn.ElasticNet(alpha=power(rng, -4, 2), l1_ratio=float(rng.random()), **FEW),
     "Lasso": lambda rng: dn.Lasso(alpha=power(rng, -4, 2), positive=bool(rng.integers(2)), **FEW),
     "HuberRegressor": lambda rng: dn.HuberRegressor(epsilon=1.0 + power(rng, -2, 1), alpha=power(rng, -6, 2), **FEW),
@@ -189,7 +193,7 @@ def case(seed: int, folder: Path) -> Counter[str]:  # noqa: ARG001
         while limit is not None and min(took) > LATE * limit + MORE and len(took) < TRIES:
             took.append(_fit(clone(model), stored, y, weights)[-1])
     except (ValueError, TypeError) as error:
-        if isinstance(error, TypeError) and "sample_weight" not in str(error):
+        if isinstance(error, TypeError) and not any(words in str(error) for words in REFUSALS):
             raise Defect(f"{title}: {error!r}") from error
         return Counter([f"refused by {type(error).__name__}"])
     except Exception as error:

@@ -276,6 +276,20 @@ def test_nonnegative_fits_of_features_of_different_scales_are_certified(fit_inte
         assert model.certificate_.relative_gap <= 1e-10
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_nonnegative_fits_of_more_features_than_rows_of_different_scales_end(seed):
+    """The active set method of scipy exchanges features for ever where their norms differ by many orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    X, weights = (
+        rng.standard_normal((60, 100)) * 10.0 ** rng.uniform(-5.0, 5.0, 100),
+        10.0 ** rng.uniform(-6.0, 6.0, 60),
+    )
+    y = X @ rng.standard_normal(100) + rng.standard_normal(60)
+    model = dn.LinearRegression(positive=True).fit(X, y, sample_weight=weights)
+    assert model.certificate_.relative_gap <= model.tol
+    assert (model.coef_ >= 0.0).all()
+
+
 @pytest.mark.parametrize("seed", [3, 10, 22])
 def test_dummies_beside_amounts_of_any_scale_are_certified(seed):
     """Residuals of a decomposition are orthogonal to small dummies up to the rounding errors of large amounts: projected."""

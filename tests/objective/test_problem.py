@@ -365,3 +365,18 @@ def test_a_value_that_is_no_number_is_worse_than_any_other():
         CertifiedPair(np.zeros(1), 0.0, np.zeros(1), Certificate(p, d)) for p, d in ((2.0, 1.0), (np.nan, np.nan))
     )
     assert good.joined_with(bad).certificate == bad.joined_with(good).certificate == good.certificate
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_strength_of_numpy_in_lower_precision_does_not_round_the_objective(kind, positive):
+    """Its product with a number of Python has its precision: P would be rounded, and lie below D."""
+    rng = np.random.default_rng(0)
+    X, strength = rng.standard_normal((30, 4)), kind(0.3)
+    y = np.sign(X[:, 0] + 0.1)
+    single, exact = (
+        Problem(X, y, losses.Logistic(), regularizer=regularizers.ElasticNet(l1, positive=positive), lam=0.1)
+        for l1 in (strength, float(strength))
+    )
+    w = np.abs(rng.standard_normal(4))
+    assert single.certify(w) == exact.certify(w)

@@ -310,3 +310,27 @@ def test_lines_may_be_longer_than_the_parts_of_a_file_that_are_read_at_once(tmp_
     frame = read_frame(place, ReadOptions())
     assert frame.names == tuple(names)
     np.testing.assert_array_equal(frame.table.to_pandas().to_numpy(), X)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("since", "20240102", "'since' must hold dates, as in the fit, got numbers"),
+        ("since", "yesterday", "'since' must hold dates, as in the fit, got 'yesterday'"),
+        ("income", "2024-01-02", "'income' must hold numbers, as in the fit, got dates"),
+        ("active", "7", "'active' must hold true and false, as in the fit, got 7"),
+        ("active", "2024-01-02", "'active' must hold true and false, as in the fit, got dates"),
+    ],
+)
+def test_a_column_of_another_kind_than_in_the_fit_is_refused(frame, tmp_path, name, value, message):
+    """Its values as numbers are far from those of the fit: days since 1970 for dates, 20240102 for a date without hyphens."""
+    first = TABLE[:1].drop(columns="comment").assign(**{name: value})
+    other = read(tmp_path, first.to_csv(index=False))
+    with pytest.raises(DualnewtonError, match=message):
+        encoding_of(frame).matrix(other)
+
+
+def test_an_error_says_why_no_column_is_left(tmp_path):
+    found = read(tmp_path, "a,b\n1,x\n1,x\n")
+    with pytest.raises(DualnewtonError, match=r"left out are a \(constant: always 1\), b \(constant: always x\)$"):
+        encoding_of(found)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dualnewton as dn
-from dualnewton import losses
+from dualnewton import losses, regularizers
 from dualnewton.objective.certificates import certify_models
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run import direct, loop, methods
@@ -16,6 +16,7 @@ from dualnewton.solvers.direct import newton
 from dualnewton.solvers.direct.block import Found
 from dualnewton.solvers.direct.method import Direct
 
+HUGE = np.finfo(float).max
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((80, 6))
 SIGNS = np.where(X @ RNG.standard_normal(6) + RNG.standard_normal(80) > 0.0, 1.0, -1.0)
@@ -203,3 +204,23 @@ def test_no_generator_is_made_for_a_direct_solution(monkeypatch):
     problem = dn.Problem(np.eye(4), np.ones(4), losses.Squared(), lam=0.1)
     monkeypatch.setattr(np.random, "default_rng", lambda *_: pytest.fail("a generator was made"))
     assert dn.solve(problem, random_state=0).converged
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "loss", "penalty"),
+    [
+        ([[-HUGE], [0.0], [0.0], [0.0], [0.0]], [1.0, -1.0, -1.0, -1.0, -1.0], losses.Hinge(), regularizers.L2()),
+        (
+            [[1.0, -HUGE], [HUGE, 2.0], [0.5, 1.0], [1.0, 0.0]],
+            [1.0, -1.0, 1.0, -1.0],
+            losses.Squared(),
+            regularizers.L1(),
+        ),
+    ],
+    ids=["interior points", "thresholds"],
+)
+def test_solvers_whose_arithmetic_overflows_leave_a_finite_model(rows, labels, loss, penalty):
+    problem = dn.Problem(np.array(rows), np.array(labels), loss, regularizer=penalty, lam=0.1, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-6, random_state=0)
+    assert np.isfinite(result.w).all()
+    assert not result.converged

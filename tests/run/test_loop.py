@@ -51,6 +51,14 @@ def test_every_regulariser_converges(loss, fit_intercept):
         assert np.isfinite(regularizer.value(result.w))
 
 
+@pytest.mark.parametrize("method", ["sdna", "ihs", "auto"])
+def test_tau_may_be_an_integer_of_numpy(method):
+    problem = make_problem(losses.Logistic(), n=30, d=4)
+    results = [dn.solve(problem, method=method, tau=tau, random_state=0) for tau in (np.int64(2), 2)]
+    assert results[0].converged
+    np.testing.assert_array_equal(results[0].w, results[1].w)
+
+
 @pytest.mark.parametrize("method", ["sdna", "sdca"])
 def test_every_sampling_drives_every_method(method):
     problem = make_problem(losses.Logistic(), n=8, d=3, lam=0.2)

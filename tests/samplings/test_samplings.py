@@ -96,6 +96,14 @@ def test_the_paper_s_numbers_for_nice_samplings():
     assert P[0, 1] == pytest.approx(3 * 2 / (6 * 5))
 
 
+@pytest.mark.parametrize("kind", [Nice, Shuffled])
+def test_numbers_may_be_small_integers_of_numpy(kind):
+    """Products such as τ(τ − 1) exceed the range of a byte."""
+    given, plain = kind(np.uint16(300), np.uint8(100)), kind(300, 100)
+    np.testing.assert_array_equal(given.pair_structure().weights, plain.pair_structure().weights)
+    assert given == plain
+
+
 def test_shuffled_is_nice_exactly_when_tau_divides_n():
     np.testing.assert_allclose(Shuffled(6, 3).pair_probabilities(), Nice(6, 3).pair_probabilities())
     assert Shuffled(7, 3).expected_size == pytest.approx(7 / 3)

@@ -145,8 +145,9 @@ def data_for(
         )
     if encoding is not None and not is_table(source):
         # Numbers of the table are standardised and categories are columns of 0 and 1, in the matrix of the model alone.
+        found = f"{source} is none" if Path(source).exists() else f"there is no file {source!r}"
         raise DualnewtonError(
-            f"the model encodes the columns of a table, and {source} is none: give a CSV or Parquet file with these columns"
+            f"the model encodes the columns of a table, and {found}: give a CSV or Parquet file with these columns"
         )
     if encoding is None:
         required = {"labelled": labelled, "with_offset": with_offset}

@@ -365,10 +365,15 @@ class Decomposition:
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
 
     def nonnegative(self, k: int) -> tuple[np.ndarray, float]:
-        """Return the nonnegative least-squares solution of output k with its intercept, from R, since RᵀR = AᵀA."""
+        """Return the nonnegative least-squares solution of output k with its intercept, from R, since RᵀR = AᵀA.
+
+        Features are scaled to norms in [1/2, 1) by powers of two, without rounding: with very different norms ``nnls`` may
+        exchange features for ever, and raises ``RuntimeError``.
+        """
         from scipy.optimize import nnls
 
-        return self.model(np.asarray(nnls(self.R, self.right[: len(self.R), k])[0]), k)
+        scales = np.ldexp(1.0, -np.frexp(np.linalg.norm(self.R, axis=0))[1])
+        return self.model(scales * nnls(self.R * scales, self.right[: len(self.R), k])[0], k)
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""

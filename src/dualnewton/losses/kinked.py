@@ -67,7 +67,7 @@ class EpsilonInsensitive(NonSmooth):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon, or_zero=True)
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, or_zero=True))
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.epsilon, 0.0)
@@ -113,7 +113,7 @@ class Quantile(NonSmooth):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        between("q (the quantile)", self.q, 0.0, 1.0)
+        object.__setattr__(self, "q", between("q (the quantile)", self.q, 0.0, 1.0))
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.q * (y - z), (self.q - 1.0) * (y - z))

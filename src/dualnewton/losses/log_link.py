@@ -267,7 +267,7 @@ class Tweedie(LogLink):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        between("power", self.power, 1.0, 2.0)
+        object.__setattr__(self, "power", between("power", self.power, 1.0, 2.0))
 
     def value(self, z: Array, y: Array) -> Array:
         a, b = 2.0 - self.power, self.power - 1.0

@@ -46,7 +46,7 @@ class SquaredOutputs(Loss):
     balances_by_mean = True
 
     def __post_init__(self) -> None:
-        integer("n_outputs", self.n_outputs, 2)
+        object.__setattr__(self, "n_outputs", integer("n_outputs", self.n_outputs, 2))
 
     @cached_property
     def columns(self) -> int:  # type: ignore[override]

@@ -178,7 +178,7 @@ class SmoothHinge(Margin):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        positive("width", self.width)
+        object.__setattr__(self, "width", positive("width", self.width))
 
     @property
     def gamma(self) -> float:  # type: ignore[override]
@@ -221,7 +221,7 @@ class Huber(Loss):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        positive("delta", self.delta)
+        object.__setattr__(self, "delta", positive("delta", self.delta))
 
     def value(self, z: Array, y: Array) -> Array:
         r = z - y
@@ -259,7 +259,7 @@ class SquaredEpsilonInsensitive(Loss):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon, or_zero=True)
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, or_zero=True))
 
     def value(self, z: Array, y: Array) -> Array:
         return 0.5 * np.maximum(np.abs(z - y) - self.epsilon, 0.0) ** 2
@@ -296,8 +296,8 @@ class SmoothEpsilonInsensitive(Loss):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon, or_zero=True)
-        positive("width", self.width)
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, or_zero=True))
+        object.__setattr__(self, "width", positive("width", self.width))
 
     @property
     def gamma(self) -> float:  # type: ignore[override]
@@ -345,8 +345,8 @@ class SmoothQuantile(Loss):
     nonnegative = True
 
     def __post_init__(self) -> None:
-        between("q (the quantile)", self.q, 0.0, 1.0)
-        positive("width", self.width)
+        object.__setattr__(self, "q", between("q (the quantile)", self.q, 0.0, 1.0))
+        object.__setattr__(self, "width", positive("width", self.width))
 
     @property
     def gamma(self) -> float:  # type: ignore[override]

@@ -70,7 +70,7 @@ class Softmax(Loss):
     label_form: ClassVar[LabelForm] = LabelForm.CLASS
 
     def __post_init__(self) -> None:
-        integer("n_classes", self.n_classes, 2)
+        object.__setattr__(self, "n_classes", integer("n_classes", self.n_classes, 2))
 
     @property
     def columns(self) -> int:  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import filterfalse
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -98,6 +99,21 @@ class Numeric:
         parts += [f"missing: {self._filled} and an indicator"] if self.indicator else []
         return "; ".join(parts)
 
+    def _refuse_other_kinds(self, column: Any) -> None:
+        """Raise an error for dates where the fit had none, and the reverse: as days and as numbers they are far apart."""
+        if values.is_empty(column) or values.is_date(column) == (self.kind == "date"):
+            return
+        if self.kind != "date":
+            wanted = "numbers" if self.kind == "number" else "true and false"
+            raise DualnewtonError(f"the column {self.name!r} must hold {wanted}, as in the fit, got dates")
+        if not values.is_text(column):
+            raise DualnewtonError(f"the column {self.name!r} must hold dates, as in the fit, got numbers")
+        if not self.order:  # the reader of the file would have converted dates
+            wrong = next(
+                filterfalse(notations.is_iso_date, values.texts(column).distinct), "dates in several notations"
+            )
+            raise DualnewtonError(f"the column {self.name!r} must hold dates, as in the fit, got {wrong[:40]!r}")
+
     @property
     def _filled(self) -> str:
         if self.kind == "boolean":
@@ -105,8 +121,11 @@ class Numeric:
         return f"median {values.day(self.fill) if self.kind == 'date' else format(self.fill, 'g')}"
 
     def entries(self, column: Any, decimal: str, notes: list[str]) -> Iterator[Entries]:
+        self._refuse_other_kinds(column)
         x = values.numbers(self.name, column, decimal, lenient=self.lenient, order=self.order)
         missing = np.flatnonzero(np.isnan(x))
+        if self.kind == "boolean" and (other := np.setdiff1d(x, (0.0, 1.0, np.nan))).size:
+            raise DualnewtonError(f"the column {self.name!r} must hold true and false, as in the fit, got {other[0]:g}")
         if len(missing):
             x[missing] = self.fill
             if not self.indicator:

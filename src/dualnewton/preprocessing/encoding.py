@@ -21,6 +21,10 @@ GAIN = 2
 """The matrix is sparse if that takes less than 1/GAIN of the memory; products with it cost more per entry."""
 
 
+NAMED = 5
+"""Columns that an error lists at most."""
+
+
 class Matrix(NamedTuple):
     """The matrix of a table, and messages about its values (missing, unknown)."""
 
@@ -63,7 +67,10 @@ class Encoding:
                 how: dict[str, Any] = {"standardise": standardise, "lenient": lenient, "weights": weights}
                 columns.append(Numeric.fit(role, column, frame.decimal, **how))
         if not columns:
-            raise DualnewtonError(f"{frame.path}: no column is left for the features; --features names those to use")
+            left_out = ", ".join(f"{role.name} ({role.kind.value}: {role.seen})" for role in roles[:NAMED])
+            more = f" and {len(roles) - NAMED} more" if len(roles) > NAMED else ""
+            reason = f": left out are {left_out}{more}" if roles else ""
+            raise DualnewtonError(f"{frame.path}: no column is left for the features{reason}")
         identifiers = tuple(role.name for role in roles if role.kind is Kind.IDENTIFIER)
         made = cls(tuple(columns), frame.names, frame.has_names, target, identifiers)
         repeated = [label for label, count in Counter(made.labels).items() if count > 1]

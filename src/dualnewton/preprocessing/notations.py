@@ -80,6 +80,15 @@ def order_of(texts: Sequence[str]) -> str | None:
     return DAY_FIRST if first > MONTHS else MONTH_FIRST if second > MONTHS else ISO
 
 
+def is_iso_date(text: str) -> bool:
+    """Return True if a text is a date such as 2023-12-31, with or without a time."""
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def days_in(texts: Sequence[str], order: str) -> np.ndarray:
     """Return dates in an order as days since 1970-01-01, NaN if a text is not a date."""
     return np.array([_day(SLASHED.fullmatch(text), order) for text in texts], dtype=float)

@@ -113,9 +113,7 @@ def numbers(
         raise DualnewtonError(f"the column {name!r} must hold numbers, got {column.type}")
     if np.isinf(found).any():
         value = found[int(np.argmax(np.isinf(found)))]
-        raise DualnewtonError(
-            f"the column {name!r} must be finite, got {value}: correct the value, remove it, or leave the column out (--drop)"
-        )
+        raise DualnewtonError(f"the column {name!r} must be finite, got {value}: correct or remove the value")
     return found
 
 

@@ -38,7 +38,7 @@ class GroupElasticNet(Regularizer):
     thresholds: Any = field(init=False, repr=False)  # strength √|k|
 
     def __post_init__(self) -> None:
-        positive_number("strength", self.strength, or_zero=True)
+        object.__setattr__(self, "strength", positive_number("strength", self.strength, or_zero=True))
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or groups.size == 0:
             raise DualnewtonError(

@@ -83,7 +83,7 @@ class JointElasticNet(Regularizer):
     l1: float = 1.0
 
     def __post_init__(self) -> None:
-        positive_number("l1", self.l1, or_zero=True)
+        object.__setattr__(self, "l1", positive_number("l1", self.l1, or_zero=True))
 
     @cached_property
     def form(self) -> Form:  # type: ignore[override]

@@ -90,7 +90,7 @@ class ElasticNet(Regularizer):
     positive: bool = False
 
     def __post_init__(self) -> None:
-        positive_number("l1", self.l1, or_zero=True)
+        object.__setattr__(self, "l1", positive_number("l1", self.l1, or_zero=True))
 
     @cached_property
     def form(self) -> Form:  # type: ignore[override]

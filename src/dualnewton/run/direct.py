@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificates import certify_cold_starts, certify_models
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.small import takes_starts
@@ -49,7 +50,12 @@ def solved_directly(
         return [], found
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
-    pairs, proofs = points[0].certified(problems, points, request.tol), []
+    try:
+        pairs, proofs = points[0].certified(problems, points, request.tol), []
+    except DualnewtonError:
+        if all(point.is_finite for point in points):
+            raise
+        return [], found  # arithmetic that has overflowed: the loop certifies no such point
     for problem, pair in zip(problems, pairs, strict=True):
         proof = pair
         if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):

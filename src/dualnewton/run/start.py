@@ -44,7 +44,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     """Return the plan of a run on this number of similar problems; reject a sampling that is incompatible with other settings."""
     method, tau, sampling = request.method, request.tau, request.sampling
     if sampling is None:
-        check_names(problem, method, tau)
+        method, tau = check_names(problem, method, tau)
         tuning = tuning_for(problem, request, models)
         return general_plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=tuning)
     if not isinstance(sampling, Sampling):

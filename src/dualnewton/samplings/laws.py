@@ -33,7 +33,7 @@ class Serial(Sampling):
     q: Any = None
 
     def __post_init__(self) -> None:
-        integer("n", self.n, 1)
+        object.__setattr__(self, "n", integer("n", self.n, 1))
         if self.q is not None:
             object.__setattr__(self, "q", _proper("q", probabilities("q", self.q, self.n)))
 
@@ -69,8 +69,8 @@ class _OfSize(Sampling):
     tau: int
 
     def __post_init__(self) -> None:
-        integer("n", self.n, 1)
-        integer("tau", self.tau, 1, self.n)
+        object.__setattr__(self, "n", integer("n", self.n, 1))
+        object.__setattr__(self, "tau", integer("tau", self.tau, 1, self.n))
 
     @property
     def max_size(self) -> int:
@@ -312,7 +312,7 @@ class Explicit(_Listed):
     probabilities: Any
 
     def __post_init__(self) -> None:
-        integer("n", self.n, 1)
+        object.__setattr__(self, "n", integer("n", self.n, 1))
         sets = tuple(_index_set(self.n, k, s) for k, s in enumerate(self.sets))
         weights = probabilities("probabilities", self.probabilities, len(sets))
         for k, (s, weight) in enumerate(zip(sets, weights, strict=True)):

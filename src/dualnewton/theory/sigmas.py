@@ -157,8 +157,8 @@ def sigma2_from_sigma3(sigma3: float, *, beta: float, n: int, tau: int) -> float
     >>> round(theory.sigma2_from_sigma3(0.1, beta=1.5, n=10, tau=2), 4)
     0.1543
     """
-    integer("n", n, 1)
-    integer("tau", tau, 1, n)
+    n = integer("n", n, 1)
+    tau = integer("tau", tau, 1, n)
     scaled = positive("beta", beta) * positive("sigma3", sigma3)
     r = (tau - 1) / (n - 1) if n > 1 else 0.0
     return scaled / ((1.0 - r) + n / tau * r * scaled)

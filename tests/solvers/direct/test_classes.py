@@ -55,6 +55,14 @@ def test_a_fit_takes_it_and_its_certificate_meets_the_tolerance(storage, monkeyp
     assert len(seen) == 3, "every fit is one call"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tolerance_of_zero_ends_at_rounding(seed):
+    rng = np.random.default_rng(seed)
+    rows, labels = rng.standard_normal((20, 5)), rng.integers(0, 3, 20)
+    own = dn.Problem(rows, labels, losses.Softmax(3), lam=1e-3 / 20, fit_intercept=True)
+    assert dn.solve(own, tol=0.0, max_epochs=1000).certificate.relative_gap <= 1e-13
+
+
 def test_the_first_hessian_is_exact_where_all_rows_are_alike():
     """At w = 0, S ⊗ G is the Hessian of the losses; its inverse differs by the ridge only."""
     for weights in (None, WEIGHTS):

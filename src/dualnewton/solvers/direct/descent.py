@@ -143,7 +143,9 @@ def needs_hessian(gaps: list[float], goal: float, price: float) -> bool:
 
 def further_steps(first: float, gap: float, goal: float, steps: int) -> float:
     """Return the number of steps from a gap to another, at the rate of earlier steps from the first gap."""
-    return steps * math.log(gap / goal) / math.log(first / gap) if gap < first else math.inf
+    if gap <= goal:
+        return 0.0
+    return steps * math.log(gap / goal) / math.log(first / gap) if gap < first and goal > 0.0 else math.inf
 
 
 def lbfgs_step(inverse: Callable[[np.ndarray], np.ndarray], pairs: Pairs, q: np.ndarray) -> np.ndarray:

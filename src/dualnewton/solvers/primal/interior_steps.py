@@ -390,7 +390,7 @@ def step(
     boxes += state.boxes
     # The imbalance is linear in x and p, so that the residual of the linear system gives it without another product.
     imbalance = (1.0 - length) * state.imbalance
-    if fine:
+    if left is not None:
         imbalance += length * left
         take_up(boxes, r)
     return Taken(terms.at(x, r, boxes, state.unit, imbalance, single=state.single), length, passes)

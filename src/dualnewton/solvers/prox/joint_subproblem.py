@@ -87,12 +87,9 @@ class JointPenalty(NamedTuple):
         r = 1.0 / max(float(np.maximum.reduce(steepness / self.threshold, initial=0.0)), 1.0)
         return losses + penalty, penalty + r * product + (1.0 - r) ** 2 * losses
 
-    def violations(self, V: np.ndarray, slopes: np.ndarray, norms: np.ndarray | None = None) -> np.ndarray:
-        """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j.
-
-        ``norms`` are the ‖V_j‖, if they are known.
-        """
-        norms = feature_norms(V) if norms is None else norms
+    def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j."""
+        norms = feature_norms(V)
         if (count := np.count_nonzero(norms)) == norms.size:
             return feature_norms(slopes + V * (self.ridge + self.threshold / norms))
         if count == 0:

@@ -64,11 +64,11 @@ class LeastSquares(Method):
         strengths = (1.0,) if w.any() else falling_multiples(highest, ladder)
         self.place = self._place(strengths, max(WELL_BELOW * tol, FINEST))
 
-    def _place(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> Place:
+    def _place(self, strengths: tuple[float, ...], goal: float) -> Place:
         paths, w = self.paths, np.zeros(self.problem.d)
         w[paths.inside] = paths.V[0]
         _, gap = value_and_gap(self.problem, w, float(paths.losses[0]), paths.gradient[0])
-        return Place(strengths, goal, w, float(paths.intercepts(paths.V[None])[0, 0]), gap, stuck)
+        return Place(strengths, goal, w, float(paths.intercepts(paths.V[None])[0, 0]), gap)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         before = self.paths.passes
