@@ -115,7 +115,7 @@ class Risk:
     def grams(self) -> IncrementalGram:
         """The sums of outer products of sparse rows."""
         assert self.block is not None
-        return self.block.grams(intercept=self.free)
+        return self.block.grams(self.ridge, intercept=self.free)
 
     @cached_property
     def narrow(self) -> np.ndarray:
