@@ -86,6 +86,23 @@ def test_separable_classes_and_a_tiny_penalty_take_shortened_steps():
     assert result.certificate.relative_gap <= 1e-8
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_only_the_end_of_a_shortened_step_has_a_gradient(fit_intercept, monkeypatch):
+    gradients, sums = [], risk.Risk.sums
+    problem = dn.Problem(X, SIGNS, losses.SquaredHinge(), lam=1e-3, fit_intercept=fit_intercept)
+    own = risk.Risk.of(problem, Block(problem.data))
+    start = own.at(np.zeros(own.size), np.zeros(N))
+    way = -1e3 * start.gradient / np.linalg.norm(start.gradient)
+    monkeypatch.setattr(risk.Risk, "sums", lambda *args: gradients.append(1) or sums(*args))
+    end, last = descent.step(own, start, way)
+    assert not last
+    assert len(gradients) == 1
+    assert end.value < start.value
+    np.testing.assert_array_equal(end.gradient, own.at(end.x, end.margins).gradient)
+    np.testing.assert_allclose(end.margins, own.margins(end.x), rtol=1e-12, atol=1e-12)
+    assert 0.0 < np.linalg.norm(end.x) < np.linalg.norm(way)
+
+
 def test_rows_without_curvature_leave_a_singular_hessian():
     problem = dn.Problem(X, np.ones(N), losses.SquaredHinge(), lam=1e-3, fit_intercept=True)  # b = 1 fits every row
     result = dn.solve(problem, method="newton", tol=1e-12)
