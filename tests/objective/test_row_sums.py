@@ -55,6 +55,17 @@ def test_compiled_functions_agree_with_numpy(loss, form, monkeypatch):
             assert all(map(np.array_equal, every_function(loss, *arguments), found))
 
 
+@pytest.mark.parametrize("loss", [losses.Huber(0.7), losses.SmoothHinge(0.5), losses.SquaredEpsilonInsensitive()])
+def test_a_slope_needs_no_values_and_values_with_slopes_clip_once(loss, monkeypatch):
+    rows, z, way, _ = vectors(loss, "plain")
+    expected = float(loss.derivative(z + 0.3 * way, rows.y) @ way)
+    monkeypatch.setattr(row_sums, "MANY", N + 1)
+    monkeypatch.setattr(type(loss), "value", lambda *_: pytest.fail("values were computed"))
+    assert row_sums.slope_along(loss, z, way, 0.3, rows) == pytest.approx(expected, rel=1e-14)
+    monkeypatch.setattr(type(loss), "derivative", lambda *_: pytest.fail("slopes were computed once more"))
+    row_sums.value_and_slopes(loss, z, rows)
+
+
 def test_a_dual_point_outside_the_domain_is_infinite_unless_its_weight_is_zero(monkeypatch):
     monkeypatch.setattr(row_sums, "MANY", 1)
     loss, y = losses.Logistic(), np.ones(N)

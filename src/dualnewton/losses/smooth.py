@@ -196,6 +196,11 @@ class SmoothHinge(Margin):
         t = 1.0 - y * z
         return (t > 0.0) * (t < self.width) * 1.0 / self.width
 
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        t = 1.0 - y * z
+        c = np.minimum(np.maximum(t, 0.0), self.width)
+        return c * (t - 0.5 * c) / self.width, -y * c / self.width
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * self.width * u + y)
 
@@ -234,6 +239,11 @@ class Huber(Loss):
     def second_derivative(self, z: Array, y: Array) -> Array:
         return (np.abs(z - y) < self.delta) * 1.0
 
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        r = z - y
+        c = np.minimum(np.maximum(r, -self.delta), self.delta)
+        return c * (r - 0.5 * c), c
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
@@ -270,6 +280,11 @@ class SquaredEpsilonInsensitive(Loss):
 
     def second_derivative(self, z: Array, y: Array) -> Array:
         return (np.abs(z - y) >= self.epsilon) * 1.0
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        r = z - y
+        r = r - np.minimum(np.maximum(r, -self.epsilon), self.epsilon)
+        return 0.5 * r**2, r
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y) + self.epsilon * np.abs(u)

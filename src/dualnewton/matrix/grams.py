@@ -17,8 +17,11 @@ PRODUCTS, SPARSE_PRODUCTS = 1 << 30, 1 << 25
 """Number of multiplications, of dense and of sparse rows, between two calls of ``check``: about a tenth of a second."""
 
 
-MIRRORED = 1 << 7
+MIRRORED = 1 << 6
 """Rows of a block whose triangle is mirrored at a time."""
+
+ABOVE = ~np.tri(MIRRORED, dtype=bool)
+"""The entries above the diagonal of such a block."""
 
 
 def coupled(grams: Iterable[np.ndarray], classes: int) -> np.ndarray:
@@ -117,6 +120,6 @@ def mirrored(H: np.ndarray) -> np.ndarray:
     for low in range(0, len(H), MIRRORED):
         high = min(low + MIRRORED, len(H))
         H[low:high, high:] = H[high:, low:high].T
-        square = np.tril(H[low:high, low:high])
-        H[low:high, low:high] = square + np.tril(square, -1).T
+        square = H[low:high, low:high]
+        np.copyto(square, square.T.copy(), where=ABOVE[: high - low, : high - low])
     return H

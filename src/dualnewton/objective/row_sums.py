@@ -296,7 +296,7 @@ def _slope_along(
     total = 0.0
     for part in blocks(z):
         own = rows.part(part)
-        slopes = loss.value_and_derivative(own.shifted(z[part] + t * way[part]), own.y)[1]
+        slopes = loss.derivative(own.shifted(z[part] + t * way[part]), own.y)
         total += float(np.vdot(own.weighted(slopes), way[part]))
     return (total,)
 

@@ -70,6 +70,22 @@ def test_a_hessian_is_computed_where_conjugate_gradients_are_slow_and_only_there
     assert bool(computed) == expected
 
 
+def test_a_plateau_of_the_gap_between_groups_of_eigenvalues_is_waited_out(monkeypatch):
+    """Pairs of nearly equal features: the gap falls, hardly falls for some conjugate gradients, and falls again."""
+    monkeypatch.setattr(conjugate, "from_hessian", lambda *_, **__: pytest.fail("a Hessian was computed"))
+    rng = np.random.default_rng(0)
+    n, d, pairs = 2000, 500, 125
+    X = rng.standard_normal((n, d))
+    X[:, :pairs] = X[:, pairs : 2 * pairs] + 0.1 * rng.standard_normal((n, pairs))
+    X /= X.std(axis=0)
+    y = np.sign(X @ rng.standard_normal(d) + 10.0 * rng.standard_normal(n))
+    for strength in (10.0, 1.0):
+        result = dn.solve(dn.Problem(X, y, losses.Squared(), lam=strength / n), tol=1e-6)
+        assert result.plan.family == "conjugate"
+        assert result.certificate.relative_gap <= 1e-6
+        assert result.n_epochs < result.plan.directions
+
+
 def test_systems_whose_products_are_in_single_precision_reach_gaps_far_below_it():
     """The residual of each further system is computed in float64."""
     result = dn.solve(dn.Problem(EVEN, SCORE, losses.Squared(), lam=1e-3), tol=1e-11, tuning=PRODUCTS)

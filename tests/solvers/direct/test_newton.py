@@ -86,6 +86,23 @@ def test_separable_classes_and_a_tiny_penalty_take_shortened_steps():
     assert result.certificate.relative_gap <= 1e-8
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_only_the_end_of_a_shortened_step_has_a_gradient(fit_intercept, monkeypatch):
+    gradients, sums = [], risk.Risk.sums
+    problem = dn.Problem(X, SIGNS, losses.SquaredHinge(), lam=1e-3, fit_intercept=fit_intercept)
+    own = risk.Risk.of(problem, Block(problem.data))
+    start = own.at(np.zeros(own.size), np.zeros(N))
+    way = -1e3 * start.gradient / np.linalg.norm(start.gradient)
+    monkeypatch.setattr(risk.Risk, "sums", lambda *args: gradients.append(1) or sums(*args))
+    end, last = descent.step(own, start, way)
+    assert not last
+    assert len(gradients) == 1
+    assert end.value < start.value
+    np.testing.assert_array_equal(end.gradient, own.at(end.x, end.margins).gradient)
+    np.testing.assert_allclose(end.margins, own.margins(end.x), rtol=1e-12, atol=1e-12)
+    assert 0.0 < np.linalg.norm(end.x) < np.linalg.norm(way)
+
+
 def test_rows_without_curvature_leave_a_singular_hessian():
     problem = dn.Problem(X, np.ones(N), losses.SquaredHinge(), lam=1e-3, fit_intercept=True)  # b = 1 fits every row
     result = dn.solve(problem, method="newton", tol=1e-12)
@@ -156,7 +173,7 @@ def test_the_steps_end_at_the_tolerance():
 
 
 def test_the_general_method_goes_on_where_a_direct_solution_misses_the_tolerance(monkeypatch):
-    monkeypatch.setattr(descent, "_accepts", lambda *_: False)  # no step is ever good enough
+    monkeypatch.setattr(descent, "MOST_TRIALS", 0)  # no point on a step is ever good enough
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
     result = dn.solve(problem, method="newton", tol=1e-8)
     assert result.converged
@@ -257,8 +274,8 @@ def test_a_hessian_serves_several_steps_where_it_costs_as_much_as_these(loss, mo
 
 def test_with_few_rows_for_each_unknown_each_step_has_its_own_hessian(monkeypatch):
     rng = np.random.default_rng(0)
-    seen, evaluated, at = hessians(monkeypatch), [], risk.Risk.at
-    monkeypatch.setattr(risk.Risk, "at", lambda *args: evaluated.append(1) or at(*args))
+    seen, evaluated, at = hessians(monkeypatch), [], risk.Risk.losses
+    monkeypatch.setattr(risk.Risk, "losses", lambda *args: evaluated.append(1) or at(*args))
     A = rng.standard_normal((150, 50))
     result = dn.solve(dn.Problem(A, np.sign(A[:, 0] + rng.standard_normal(150)), losses.Logistic(), lam=1e-2), tol=1e-6)
     assert result.plan.family == "newton"
@@ -293,8 +310,8 @@ def test_a_new_hessian_is_compared_with_further_steps_from_the_old():
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_an_exact_step_of_least_squares_is_certified_without_another_evaluation(fit_intercept, weighted, monkeypatch):
-    evaluations, at = [], risk.Risk.at
-    monkeypatch.setattr(risk.Risk, "at", lambda *args: evaluations.append(1) or at(*args))
+    evaluations, at = [], risk.Risk.losses
+    monkeypatch.setattr(risk.Risk, "losses", lambda *args: evaluations.append(1) or at(*args))
     rng = np.random.default_rng(0)
     n, d = 2000, 10
     X, c = rng.standard_normal((n, d)) + 1.0, rng.uniform(0.5, 2.0, n) if weighted else None
@@ -349,7 +366,7 @@ def test_a_log_link_starts_from_the_hessian_of_some_rows(period, monkeypatch):
 def test_a_log_link_starts_near_the_labels(weights, offset, monkeypatch):
     """From w = 0 each of these fits evaluates a point more, or several, and takes as many Hessians or more."""
     called = []
-    for name in ("at", "_gram"):
+    for name in ("losses", "_gram"):
         own = getattr(risk.Risk, name)
         monkeypatch.setattr(risk.Risk, name, lambda *given, n=name, own=own: called.append(n) or own(*given))
     rng = np.random.default_rng(9)
@@ -366,7 +383,7 @@ def test_a_log_link_starts_near_the_labels(weights, offset, monkeypatch):
                     patch.setattr(type(loss), "rough_fit", lambda *_: None)
                 called.clear()
                 found = newton.solve(problem, Block(problem.data), None, Limits(1e-4))
-                counts[rough] = called.count("at"), called.count("_gram")
+                counts[rough] = called.count("losses"), called.count("_gram")
             assert problem.certify(found.w, found.intercept).relative_gap <= 1e-4
         assert counts[True][0] < counts[False][0]
         assert counts[True][1] <= counts[False][1]

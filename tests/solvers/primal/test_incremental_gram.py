@@ -51,7 +51,7 @@ def with_one(X, intercept):
 def test_the_kept_sum_is_the_sum(storage, intercept, scale):
     X, steps = rows_and_weights(scale)
     data = Counted(storage(X))
-    kept = IncrementalGram(data, intercept=intercept, updated_share=USUAL.updated_share)
+    kept = IncrementalGram(data, intercept=intercept, ridge=np.zeros(D + intercept), updated_share=USUAL.updated_share)
     rows = with_one(X, intercept)
     for weights in steps:
         found, read = kept.at(weights)
@@ -65,7 +65,7 @@ def test_the_kept_sum_is_the_sum(storage, intercept, scale):
 def test_nothing_is_touched_where_nothing_has_changed():
     X, steps = rows_and_weights()
     data = Counted(X)
-    kept = IncrementalGram(data, intercept=False, updated_share=USUAL.updated_share)
+    kept = IncrementalGram(data, intercept=False, ridge=np.zeros(D), updated_share=USUAL.updated_share)
     (first, _), (again, read) = kept.at(steps[0]), kept.at(steps[0].copy())
     assert np.array_equal(first, again)
     assert read == 0
@@ -75,7 +75,7 @@ def test_nothing_is_touched_where_nothing_has_changed():
 def test_all_rows_are_added_anew_where_many_have_changed():
     X, (weights, *_) = rows_and_weights()
     data = Counted(X)
-    kept = IncrementalGram(data, intercept=False, updated_share=USUAL.updated_share)
+    kept = IncrementalGram(data, intercept=False, ridge=np.zeros(D), updated_share=USUAL.updated_share)
     kept.at(weights)
     other = weights.copy()
     other[: int(2 * USUAL.updated_share * N)] *= 0.5
@@ -89,14 +89,31 @@ def test_what_is_left_of_a_large_sum_is_not_its_rounding():
     weights[3] = 1.0
     without = weights.copy()
     without[3] = 0.0
-    kept = IncrementalGram(MemoryData(X), intercept=False, updated_share=USUAL.updated_share)
+    kept = IncrementalGram(MemoryData(X), intercept=False, ridge=np.zeros(D), updated_share=USUAL.updated_share)
     kept.at(weights)
     np.testing.assert_allclose(kept.at(without)[0], (X.T * without) @ X, rtol=1e-12, atol=1e-12)
 
 
+def test_a_feature_that_no_row_has_any_more_is_subtracted_where_the_ridge_exceeds_its_rounding():
+    X, (weights, *_) = rows_and_weights()
+    X[:, 2] = 0.0
+    X[3, 2] = 0.7
+    weights[3] = 1.0
+    without = weights.copy()
+    without[3] = 0.0
+    for ridge, read in ((0.0, 1 + np.count_nonzero(without)), (0.1, 1)):
+        kept = IncrementalGram(
+            MemoryData(X), intercept=False, ridge=np.full(D, ridge), updated_share=USUAL.updated_share
+        )
+        kept.at(weights)
+        H, rows = kept.at(without)
+        assert rows == read
+        np.testing.assert_allclose(H, (X.T * without) @ X, rtol=1e-12, atol=1e-12)
+
+
 def test_no_row_may_have_a_weight():
     X, (weights, *_) = rows_and_weights()
-    kept = IncrementalGram(MemoryData(X), intercept=True, updated_share=USUAL.updated_share)
+    kept = IncrementalGram(MemoryData(X), intercept=True, ridge=np.zeros(D + 1), updated_share=USUAL.updated_share)
     kept.at(weights)
     assert not kept.at(np.zeros(N))[0].any()
     assert MemoryData(X).active(np.zeros(N)).tolist() == [0]

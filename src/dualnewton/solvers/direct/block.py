@@ -57,10 +57,13 @@ class Block:
             return weights[0] * self.data.squared_feature_norms
         return np.asarray(linear.transposed(linear.squared(self.stored)) @ weights)
 
-    def grams(self, *, intercept: bool) -> IncrementalGram:
-        """Return the sums Σ weights_i ã_i ã_iᵀ of sparse rows, over the pairs of stored entries of each row."""
+    def grams(self, ridge: np.ndarray, *, intercept: bool) -> IncrementalGram:
+        """Return the sums Σ weights_i ã_i ã_iᵀ of sparse rows, over the pairs of stored entries of each row.
+
+        They are factorised with this ridge added.
+        """
         data = self.data.using(Work(compiled=True, by_pairs=lambda *_: True))
-        return IncrementalGram(data, intercept=intercept, updated_share=self.crossovers.updated_share)
+        return IncrementalGram(data, intercept=intercept, ridge=ridge, updated_share=self.crossovers.updated_share)
 
     def part(self, chosen: np.ndarray) -> Block:
         """Return the block of some of the rows."""

@@ -45,6 +45,10 @@ OBSERVED, OBSERVED_SPARSE = 8, 4
 """Conjugate gradients of a system after which the number of further ones is predicted: fewer on sparse rows, where they may cost
 a multiple of the other methods, so that a rough prediction suffices."""
 
+RECENT = 0.625
+"""Share of the conjugate gradients of a system by whose decrease of the gap further ones are predicted: the residual falls
+fastest at first, but hardly between groups of eigenvalues. With one half, fits were given up on such a plateau."""
+
 UNDECIDED = 16
 """Part of the affordable conjugate gradients, one in this number, that a system may take before its gap decreases at all."""
 
@@ -147,17 +151,17 @@ class Pace(NamedTuple):
     def is_slow(self, gaps: Sequence[float], goal: float) -> bool:
         """Whether the fit is expected to need more of them than that, given the gaps in the last system, from its start on.
 
-        The residual of a system falls fastest at first: its rate is that of the second half. The gap may rise at the start of a
-        system with a scale, and from one to the next: the fit is slow if its decrease since its own start is slow, too. While it
-        has not decreased at all, nothing can be predicted.
+        The rate is that of the last of them (``RECENT``). The gap may rise at the start of a system with a scale, and from one
+        to the next: the fit is slow if its decrease since its own start is slow, too. While it has not decreased at all, nothing
+        can be predicted.
         """
         more, gap = len(gaps) - 1, gaps[-1]
-        products, half = self.products + more, (more + 1) // 2
+        products, recent = self.products + more, math.ceil(RECENT * more)
         if not self.most or gap <= goal:
             return False
         if more < self.observed or (gap >= max(gaps[0], self.first) and more < self.most / UNDECIDED):
             return products > self.most
-        left = further_steps(gaps[-1 - half], gap, goal, half)
+        left = further_steps(gaps[-1 - recent], gap, goal, recent)
         if self.products:
             left = min(left, further_steps(self.first, gap, goal, products))
         return products + left > self.most

@@ -44,34 +44,30 @@ def step(
 ) -> tuple[Point, bool]:
     """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
-    The second value says whether it is the last: its predicted decrease was at most ``level`` of the objective. The margins of
-    the step are computed if they are not given. ``exact`` asks for an accurate search of the lowest point, for steps that cost
-    much more than the search: where one example shortens the step, a secant through the slopes at its ends ends far before that
-    point.
+    A step is accepted by Armijo's rule. The second value says whether it is the last: its predicted decrease was at most
+    ``level`` of the objective. The margins of the step are computed if they are not given. ``exact`` asks for an accurate search
+    of the lowest point, for steps that cost much more than the search: where one example shortens the step, a secant through the
+    slopes at its ends ends far before that point.
     """
     slope, loss, margins = float(at.gradient @ way), risk.loss, risk.margins(way) if margins is None else margins
     t = 1.0 if loss.gamma is not None else first_length(loss, margins)
     for trial in range(MOST_TRIALS):
         x, z = (at.x + way, at.margins + margins) if t == 1.0 else (at.x + t * way, at.margins + t * margins)
-        found = risk.at(x, z)
-        if _accepts(at, found, way, t * slope, risk.rounding):
-            return found, not slope < -level * abs(at.value)
-        end = float(found.gradient @ way)
+        value, slopes, pull = risk.losses(x, z)
+        if value <= at.value + SUFFICIENT * t * slope:
+            return risk.point(x, z, value, slopes, pull), not slope < -level * abs(at.value)
+        end = float(np.vdot(slopes, margins)) + float(pull @ way)  # a gradient would cost a product with X
+        end = end if math.isfinite(end) else math.inf
+        # Where the values differ by rounding only, the slope along the step must have become smaller.
+        if value <= at.value + risk.rounding * abs(at.value) and abs(end) < -slope:
+            return risk.point(x, z, value, slopes, pull), not slope < -level * abs(at.value)
         if trial == 0 and not exact and 0.0 < end < LEAST_SECANT * abs(slope):
             t *= slope / (slope - end)  # where the slope would be zero if it grew evenly
         else:
-            t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, found.x, at.margins, found.margins)
+            t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, x, at.margins, z, (t * slope, t * end))
         if t == 0.0:
             break
     return at, True
-
-
-def _accepts(at: Point, found: Point, way: np.ndarray, slope: float, rounding: float) -> bool:
-    """Armijo's rule; where the values differ by rounding only, the slope along the step must have become smaller."""
-    if found.value <= at.value + SUFFICIENT * slope:
-        return True
-    level = found.value <= at.value + rounding * abs(at.value)
-    return level and abs(float(found.gradient @ way)) < -float(at.gradient @ way)
 
 
 def is_close(risk: Risk, at: Point, goal: float) -> bool:

@@ -115,7 +115,7 @@ class Risk:
     def grams(self) -> IncrementalGram:
         """The sums of outer products of sparse rows."""
         assert self.block is not None
-        return self.block.grams(intercept=self.free)
+        return self.block.grams(self.ridge, intercept=self.free)
 
     @cached_property
     def narrow(self) -> np.ndarray:
@@ -195,8 +195,16 @@ class Risk:
 
     def at(self, x: np.ndarray, margins: np.ndarray) -> Point:
         """Return the value and the gradient at x, given its margins."""
+        return self.point(x, margins, *self.losses(x, margins))
+
+    def losses(self, x: np.ndarray, margins: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the value at x, the slopes of the losses and those of the penalty."""
         value, slopes = value_and_slopes(self.loss, margins, self.vectors)
         pull = self.ridge * x
+        return value + 0.5 * float(pull @ x), slopes, pull
+
+    def point(self, x: np.ndarray, margins: np.ndarray, value: float, slopes: np.ndarray, pull: np.ndarray) -> Point:
+        """Return the point x with its gradient, given what :meth:`losses` returns there."""
         if self.loss.columns > 1:
             each = np.empty((self.loss.columns, self.size))
             each[:, : self.rows.shape[1]] = weighted_sums(slopes, self.rows)
@@ -206,7 +214,7 @@ class Risk:
         else:
             gradient = self.sums(slopes)
         gradient += pull
-        return Point(x, margins, gradient, value + 0.5 * float(pull @ x))
+        return Point(x, margins, gradient, value)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ values_i ã_i."""

@@ -14,7 +14,7 @@ from dualnewton.matrix import Data, count_active
 from dualnewton.row_arrays import on_host
 
 CANCELLED = 1e-6
-"""A diagonal entry that subtraction reduced below this fraction of its largest value is mostly rounding: recompute."""
+"""A diagonal entry, with the ridge, below this fraction of the largest value that it has had has lost digits: recompute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,12 @@ class IncrementalGram:
         data: Data,
         *,
         intercept: bool,  # whether a constant feature is appended to the rows
+        ridge: np.ndarray,  # (d,) or (d + 1,) what is added to the diagonal of the sum before it is factorised
         # Largest share of the weighted rows whose weight may have changed for an update; above it the sum is
         # recomputed.
         updated_share: float,
     ) -> None:
-        self.data, self.intercept, self.updated_share = data, intercept, updated_share
+        self.data, self.intercept, self.ridge, self.updated_share = data, intercept, ridge, updated_share
         self.last: Sum | None = None
 
     def changed(self, weights: np.ndarray) -> float:
@@ -71,7 +72,10 @@ class IncrementalGram:
         return self.last.H.copy(), read
 
     def _updated(self, last: Sum, weights: np.ndarray, single: bool) -> tuple[Sum | None, int]:
-        """Add the rows whose weight changed; return None if they are many, or if subtraction left mostly rounding."""
+        """Add the rows whose weight changed; return None if they are many, or if subtraction lost digits.
+
+        A feature that no row with a weight has any more is zero up to rounding, far below the ridge.
+        """
         changed, H = self.data.changed(weights, last.weights), last.H
         if changed.size > self.updated_share * count_active(weights):
             return None, 0
@@ -80,4 +84,4 @@ class IncrementalGram:
             H = H + self.data.weighted_gram(difference, changed, intercept=self.intercept, single=single, keep=True)
         left = on_host(H.diagonal())
         largest = np.maximum(last.largest, left)
-        return (Sum(weights, H, largest) if (left >= CANCELLED * largest).all() else None), changed.size
+        return (Sum(weights, H, largest) if (left + self.ridge >= CANCELLED * largest).all() else None), changed.size

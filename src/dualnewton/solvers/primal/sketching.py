@@ -195,7 +195,7 @@ class Sketches(Products):
         self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
         self.refines = refines
         self.kept = (
-            IncrementalGram(data, intercept=self.intercept, updated_share=decisions.updated_share)
+            IncrementalGram(data, intercept=self.intercept, ridge=ridge, updated_share=decisions.updated_share)
             if in_pieces
             else None
         )
