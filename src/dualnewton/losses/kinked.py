@@ -8,12 +8,19 @@ import numpy as np
 
 from dualnewton.losses.base import Curvature, Kink, Margin
 from dualnewton.losses.nonsmooth import NonSmooth
+from dualnewton.losses.rounding import RoundingErrors
 from dualnewton.losses.smooth import SmoothEpsilonInsensitive, SmoothHinge, SmoothQuantile
 from dualnewton.validation import Array, between, positive
 
 
+class Limited(NonSmooth):
+    """A loss with kinks whose slopes have the same limit for all labels (``slope_limit``)."""
+
+    value_change = RoundingErrors.value_change
+
+
 @dataclass(frozen=True)
-class Hinge(Margin, NonSmooth):
+class Hinge(Margin, Limited):
     """max(0, 1 − yz); the loss of the support vector machine.
 
     Examples
@@ -26,6 +33,7 @@ class Hinge(Margin, NonSmooth):
 
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
     nonnegative = True
+    slope_limit = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1.0 - y * z, 0.0)
@@ -50,7 +58,7 @@ class Hinge(Margin, NonSmooth):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(NonSmooth):
+class EpsilonInsensitive(Limited):
     """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error.
 
     Examples
@@ -65,6 +73,7 @@ class EpsilonInsensitive(NonSmooth):
     shifts = True
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kinks
     nonnegative = True
+    slope_limit = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, or_zero=True))
@@ -96,7 +105,7 @@ class EpsilonInsensitive(NonSmooth):
 
 
 @dataclass(frozen=True)
-class Quantile(NonSmooth):
+class Quantile(Limited):
     """max(q(y − z), (q − 1)(y − z)), the pinball loss: its minimiser over constants z is the q-quantile of y, for 0 < q < 1.
 
     Examples
@@ -114,6 +123,11 @@ class Quantile(NonSmooth):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "q", between("q (the quantile)", self.q, 0.0, 1.0))
+
+    @property
+    def slope_limit(self) -> float:  # type: ignore[override]
+        """The larger of q and 1 − q."""
+        return max(self.q, 1.0 - self.q)
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.q * (y - z), (self.q - 1.0) * (y - z))

@@ -39,7 +39,10 @@ class NonSmooth(Loss):
     kinked: ClassVar[bool] = True
 
     def value_change(self, sizes: Sizes, y: Array) -> float | None:
-        """Bound the change of Σ c_i φ(z_i) by errors of the margins: |φ′| is at most the larger end of the domain of φ*."""
+        """Bound the change of Σ c_i φ(z_i) by errors of the margins: |φ′| is at most the larger end of the domain of φ*.
+
+        A loss with ``slope_limit`` needs no labels, and takes the method of the base class.
+        """
         low, high = self.domain(y)
         steepest = max(float(np.max(-low)), float(np.max(high)))
         return steepest * math.sqrt(sizes.weight) * sizes.change if steepest < math.inf else None

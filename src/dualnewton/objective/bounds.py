@@ -180,9 +180,9 @@ class DualSums:
         if not first.regularizer.strongly_convex:
             if not self.has_thirds and sizes is None:
                 sizes = row_sums.dual_sizes(first.loss, alpha, group.rows, masses=first.fit_intercept)
-            again = self._again() if self.has_thirds else self._near(alpha, bar, sizes, SLIGHTEST * tol)
-            pairs = zip(group.problems, group.each(bar), group.each(again), strict=True)
-            factors = [problem.reach(own, again) for problem, own, again in pairs]
+            error = self._difference(bar) if self.has_thirds else self._error(alpha, bar, sizes, SLIGHTEST * tol)
+            pairs = zip(group.problems, group.each(bar), group.each(error), strict=True)
+            factors = [problem.reach(own, error) for problem, own, error in pairs]
             if factors.count(1.0) < len(factors):
                 scale: Any = factors[0] if group.M == 1 else np.array(factors)
                 sizes, by_row = None if sizes is None else sizes.times(scale), scale if group.M == 1 else scale[:, None]
@@ -193,23 +193,23 @@ class DualSums:
         each = zip(group.problems, row_sums.split(terms), alpha, bar, strict=True)
         return [Bound(problem.dual_value(own, s), a, s, own.sizes) for problem, own, a, s in each]
 
-    def _near(self, alpha: np.ndarray, bar: np.ndarray, sizes: Any, slight: float) -> np.ndarray:
-        """Return ᾱ of the balanced point of one problem with other rounding errors: their bound, or a second sum if it exceeds
-        ``slight``.
+    def _error(self, alpha: np.ndarray, bar: np.ndarray, sizes: Any, slight: float) -> Any:
+        """Return the rounding errors of ᾱ of the balanced point of one problem: a bound on all of them or, if it exceeds
+        ``slight``, the difference of ᾱ from a second sum.
         """
         group, first = self.group, self.group.first
         error = UNIT * (first.n + 8) * first.data.norm * math.sqrt(sizes.squares) / group.scale
         if error <= slight:
-            return bar - error
-        return 3.0 * first.data.transposed_times(group.rows.weighted(alpha) / 3.0).T / group.scale
+            return error
+        return np.abs(bar - 3.0 * first.data.transposed_times(group.rows.weighted(alpha) / 3.0).T / group.scale)
 
-    def _again(self) -> np.ndarray:
-        """Return ᾱ of the balanced point from the thirds of the columns: with other rounding errors."""
+    def _difference(self, bar: np.ndarray) -> np.ndarray:
+        """Return the distance of ᾱ of the balanced point from that of the thirds of the columns, whose rounding errors differ."""
         group, kinds = self.group, 1 if self.direction is None else 2
         found = self.products[self._place(kinds)] / group.scale
         if self.steps:
             found = found - group.per_feature(self.steps) * self._along(third=1)
-        return 3.0 * found
+        return np.abs(bar - 3.0 * found)
 
 
 def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:

@@ -331,17 +331,17 @@ class Problem:
         if self.regularizer.strongly_convex:
             return alpha
         bars = self.data.transposed_times(self.weighted(np.column_stack([alpha, alpha / 3.0]))).T / (self.lam * self.n)
-        bar, third = bars.reshape(2, -1, self.d)
-        factor = self.reach(*((bar, 3.0 * third) if self.columns > 1 else (bar[0], 3.0 * third[0])))
+        bar, third = bars.reshape(2, -1, self.d) if self.columns > 1 else bars
+        factor = self.reach(bar, np.abs(bar - 3.0 * third))
         return alpha if factor == 1.0 else factor * alpha
 
-    def reach(self, bar: np.ndarray, again: np.ndarray) -> float:
+    def reach(self, bar: np.ndarray, error: Any) -> float:
         """Return the factor in (0, 1] by which α must be scaled for g*(ᾱ) to be finite.
 
-        For small λ, sums that almost cancel are divided by λ. ``again`` is ᾱ with other rounding errors: the factor is that of ᾱ
-        with each entry moved away from zero by a multiple of the difference of the two.
+        For small λ, sums that almost cancel are divided by λ. ``error`` is the size of the rounding errors of ᾱ, as one number or
+        of each entry: the factor is that of ᾱ with each entry moved away from zero by a multiple of it.
         """
-        return float(self.g.reach(bar + np.copysign(_SAFETY * np.abs(bar - again), bar)))
+        return float(self.g.reach(bar + np.copysign(_SAFETY * error, bar)))
 
     def best_intercept(self, w: np.ndarray) -> Any:
         """argmin_b P(w, b), or zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""

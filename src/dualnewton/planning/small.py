@@ -50,6 +50,8 @@ class Family(NamedTuple):
     # True: for rows of which one dense block is made, so that the number of entries of X is limited; None: for dense rows of any
     # number; False: for sparse rows.
     dense: bool | None = True
+    several_columns: bool | None = False  # whether it is for problems of several columns; None: of any number
+    quadratic: bool = True  # whether it is for quadratic penalties; False: for penalties that have thresholds
     alone: bool = False  # whether it leaves several models that share one Hessian to other families
     # Whether it evaluates a start at once and takes no step from one that is good enough, so that starts need no certificate.
     warm: bool = False
@@ -253,6 +255,7 @@ FAMILIES = {
         "newton",
         "Newton's method by conjugate gradients, whose products use the stored entries alone",
         dense=False,
+        several_columns=None,
         warm=True,
         cost=products_cost,
         together=shares_products,
@@ -285,6 +288,7 @@ FAMILIES = {
         _takes_classes,
         "newton",
         "L-BFGS from a Hessian that the classes share, on one dense block of rows",
+        several_columns=True,
         completed=_with_passes,
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=_steps_together),
@@ -292,12 +296,14 @@ FAMILIES = {
         takes_thresholds,
         "newton",
         "Newton's method on the nonzero features, or coordinate descent, on one dense block of rows",
+        quadratic=False,
     ),
     "large thresholds": Family(
         takes_large,
         "newton",
         "Newton's method on the nonzero features, or coordinate descent, on one large dense block of rows",
         dense=None,
+        quadratic=False,
         alone=True,
         solver="thresholds",
     ),
@@ -306,10 +312,17 @@ FAMILIES = {
         "newton",
         "extrapolated coordinate descent over the stored entries of the features",
         dense=False,
+        quadratic=False,
     ),
-    "proximal": Family(takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
+    "proximal": Family(
+        takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block", quadratic=False
+    ),
     "joint": Family(
-        takes_joint, "newton", "Newton's method on the nonzero features of all outputs, on one dense block of rows"
+        takes_joint,
+        "newton",
+        "Newton's method on the nonzero features of all outputs, on one dense block of rows",
+        several_columns=True,
+        quadratic=False,
     ),
     "large products": Family(
         takes_large_products,
@@ -340,7 +353,8 @@ def small_plan(
     share = 1 if models > 1 and apart else models
     one_block = problem.n * problem.d <= max(most // share, min(most, tuning.small_entries))
     several = models > 1 and scheme is None and _share_hessian(problem)
-    kinds = scheme, method, one_block, sparse, several, models == 1, n_threads == 1
+    quadratic = scheme is not None or problem.regularizer.form.is_quadratic
+    kinds = scheme, method, one_block, sparse, problem.columns > 1, quadratic, several, models == 1, n_threads == 1
     for name, family in _candidates(*kinds) if asked else ():
         if family.takes(problem, tuning):
             if method == "auto" and family.yields is not None and family.yields(problem, tuning):
@@ -356,12 +370,20 @@ def small_plan(
 
 @lru_cache
 def _candidates(
-    scheme: str | None, method: str, one_block: bool, sparse: bool, several: bool, single: bool, serial: bool
+    scheme: str | None,
+    method: str,
+    one_block: bool,
+    sparse: bool,
+    columns: bool,
+    quadratic: bool,
+    several: bool,
+    single: bool,
+    serial: bool,
 ) -> tuple[tuple[str, Family], ...]:
     """Return the families, with their names, of a scheme and a method, for data that fit into one block, or are sparse.
 
-    ``several`` says that several models share one Hessian, ``single`` that there is one model, ``serial`` that there is one
-    thread.
+    ``columns`` says that problems have several columns, ``quadratic`` that their penalty is quadratic, ``several`` that several
+    models share one Hessian, ``single`` that there is one model, ``serial`` that there is one thread.
     """
     return tuple(
         (name, family)
@@ -369,6 +391,8 @@ def _candidates(
         if scheme in family.schemes
         and method in ("auto", family.method)
         and family.suits(one_block, sparse)
+        and family.several_columns in (None, columns)
+        and family.quadratic == quadratic
         and not (family.automatic and method != "auto")
         and not (family.alone and several)
         and not (family.single and not single)

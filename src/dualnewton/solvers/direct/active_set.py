@@ -176,10 +176,23 @@ def _potrs() -> Any:
     return dpotrs
 
 
-def _without(free: np.ndarray, place: int, v: np.ndarray) -> np.ndarray:
-    """Return the coordinates but for the one at this place, which becomes zero."""
-    v[free[place]] = 0.0
-    return np.delete(free, place)
+@cache
+def _pstrf() -> Any:
+    """Return LAPACK's Cholesky factorisation with pivots."""
+    from scipy.linalg.lapack import dpstrf
+
+    return dpstrf
+
+
+def _without(free: np.ndarray, places: Any, v: np.ndarray) -> np.ndarray:
+    """Return the coordinates but for those at some places, which become zero."""
+    v[free[places]] = 0.0
+    return np.delete(free, places)
+
+
+def is_singular(factor: np.ndarray, M: np.ndarray) -> bool:
+    """Whether a column of M depends on the earlier ones up to rounding, by the Cholesky factor of M."""
+    return bool(np.count_nonzero(np.square(factor.diagonal()) <= SINGULAR * M.diagonal()))
 
 
 def lifted(M: np.ndarray, lift: float) -> float:
@@ -284,7 +297,7 @@ class Model:
             factor, x, failed = _posv()(M.T, self.q[free] - signed) if free.size else (M, signed, 0)
             wrong = x * signed < 0.0
             changes = np.count_nonzero(wrong)
-            if failed or (changes and (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any()):
+            if failed or (changes and is_singular(factor, M)):
                 break
             v = np.zeros(len(u))
             v[free] = x
@@ -303,10 +316,14 @@ class Model:
     def _exchange(self, start: np.ndarray) -> bool:
         """Let single coordinates become zero or nonzero until the optimality conditions hold; return whether they do.
 
-        v stays as it is if they do not, after too many steps or since the nonzero coordinates of the start are dependent.
+        v stays as it is if they do not, after too many steps or since the nonzero coordinates of the start are dependent. From
+        v = 0, all coordinates that may become nonzero are tried first, but for those that depend on others.
         """
         kinks, v = self.kinks, start.copy()
         free, signs = v.nonzero()[0], np.sign(v)
+        if not free.size:
+            signs = np.sign(kinks.shrunk(self.q))
+            free = self._independent(signs.nonzero()[0])
         for _ in range(MOST_EXCHANGES * v.size):
             # 1. The minimum over the coordinates that are not zero, for their signs.
             rows = self.gram.rows(free)
@@ -314,13 +331,13 @@ class Model:
             M.reshape(-1)[:: len(free) + 1] += kinks.ridge[free]
             right = self.q[free] - np.where(signs[free] > 0.0, kinks.high[free], kinks.low[free])
             factor, x, failed = _posv()(M.T, right) if free.size else (M, right, 0)
-            if failed or (np.square(factor.diagonal()) <= SINGULAR * M.diagonal()).any():
+            if failed or is_singular(factor, M):
                 return False
-            # 2. Up to the first coordinate that would change its sign.
+            # 2. Up to the first coordinates that would change their signs.
             if (wrong := (x * signs[free] <= 0.0).nonzero()[0]).size:
                 ways = v[free[wrong]] / (v[free[wrong]] - x[wrong])
                 v[free] += ways.min() * (x - v[free])
-                free = _without(free, wrong[ways.argmin()], v)
+                free = _without(free, wrong[ways == ways.min()], v)
                 continue
             v[free] = x
             slopes = x @ rows - self.q
@@ -337,6 +354,16 @@ class Model:
                 return False
             free = replaced
         return False
+
+    def _independent(self, free: np.ndarray) -> np.ndarray:
+        """Return those of some coordinates that a Cholesky factor with pivots takes before the rest depends on them."""
+        M = self.gram.rows(free).take(free, axis=1)
+        diagonal = M.reshape(-1)[:: len(free) + 1]
+        diagonal += self.kinks.ridge[free]
+        if not free.size:
+            return free
+        _, pivots, rank, _ = _pstrf()(M.T, SINGULAR * float(diagonal.max()))
+        return np.sort(free[pivots[:rank] - 1])
 
     def _replaced(
         self, free: np.ndarray, column: np.ndarray, j: int, factor: np.ndarray, sign: float, v: np.ndarray

@@ -171,20 +171,19 @@ def minimum(
     and Sorensen 1983). Where a step has raised the largest violation, the next one is the Newton step of ψ.
     """
     q, constant = -slopes, goal.losses
-    own = H.copy()
-    diagonal = own.reshape(-1)[:: len(own) + 1]
-    diagonal += penalty.ridge
-    model = NormModel(own, q, penalty, np.where(diagonal > 0.0, diagonal, np.inf))
-    norms = beyond / model.single
-    if np.count_nonzero(V):
+    starts = np.count_nonzero(V)
+    if starts:
         q = V @ H - slopes
         constant -= 0.5 * float(np.vdot(V, slopes - q))
-        model, sizes = model._replace(q=q), feature_norms(V)
+    model = NormModel.of(H, q, penalty)
+    norms = beyond / model.single
+    if starts:
+        sizes = feature_norms(V)
         norms = np.where(sizes > 0.0, sizes, norms)
     best, least, in_vain = None, np.inf, 0
     while in_vain < IN_VAIN:
         at = model.at(norms)
-        left = float(np.maximum.reduce(at.violations(), initial=0.0))
+        left = at.violation()
         raised = left > WORSE * least
         in_vain = 0 if left < 0.5 * least else in_vain + (1 if raised else IDLE)
         if left < least:
@@ -212,50 +211,62 @@ class AtNorms(NamedTuple):
 
     norms: np.ndarray  # ν
     used: np.ndarray  # features with ν_j > 0
-    own: np.ndarray  # H + D(ridge) of these, or of all features where they are few
-    factors: Any  # LU factors and pivots of D(ν) own + D(threshold)
-    Z: np.ndarray  # W_j/ν_j of the same features
+    Z: np.ndarray  # W_j/ν_j of these, or of all features where they are few
+    N: np.ndarray  # own (D(ν) own + D(threshold))⁻¹ of the same features, where own = H + D(ridge)
     lengths: np.ndarray  # ‖Z_j‖ of all features; of those with ν_j = 0, Z_j are their slopes over −threshold_j
     beyond: np.ndarray  # threshold_j (‖Z_j‖ − 1)
 
     def model(self) -> np.ndarray:
         """Return W."""
-        if len(self.own) == self.norms.size:
+        if len(self.N) == self.norms.size:
             return self.Z * self.norms
         W = np.zeros((len(self.Z), len(self.norms)))
         W[:, self.used] = self.Z * self.norms.take(self.used)
         return W
 
-    def violations(self) -> np.ndarray:
-        """Return the distance of the slopes of each feature from the subdifferential of the penalty."""
-        sizes = np.abs(self.beyond)
-        return sizes if self.used.size == sizes.size else np.where(self.norms > 0.0, sizes, self.beyond)
+    def violation(self) -> float:
+        """Return the largest distance of the slopes of a feature from the subdifferential of the penalty."""
+        above = float(np.maximum.reduce(self.beyond, initial=0.0))
+        return max(above, -float(np.minimum.reduce(self.beyond.take(self.used), initial=0.0)))
 
 
 class NormModel(NamedTuple):
     """ψ as a function of the norms; see the top of this file."""
 
-    own: np.ndarray  # H + D(ridge)
-    q: np.ndarray
+    right: np.ndarray  # Q and, below it, own = H + D(ridge)
     penalty: JointPenalty
     single: np.ndarray  # diagonal of ``own``, and ∞ where it is zero: such a feature stays zero
 
+    @classmethod
+    def of(cls, H: np.ndarray, q: np.ndarray, penalty: JointPenalty) -> NormModel:
+        """Return ψ for the matrix H of the smooth part."""
+        right, K = np.concatenate([q, H]), len(q)
+        diagonal = right.reshape(-1)[K * len(H) :: len(H) + 1]
+        diagonal += penalty.ridge
+        return cls(right, penalty, np.where(diagonal > 0.0, diagonal, np.inf))
+
+    @property
+    def q(self) -> np.ndarray:
+        """Q."""
+        return self.right[: -len(self.single)]
+
     def at(self, norms: np.ndarray) -> AtNorms:
         """Solve for Z: of the features with ν_j > 0 alone, unless there are few."""
-        own, q, nu, threshold, used = self.own, self.q, norms, self.penalty.threshold, norms.nonzero()[0]
-        some = used.size < norms.size > SMALL
+        right, nu, threshold, used = self.right, norms, self.penalty.threshold, norms.nonzero()[0]
+        K, some = len(right) - norms.size, used.size < norms.size > SMALL
         if some:
-            rows = own.take(used, axis=0)
-            own, q, nu, threshold = rows.take(used, axis=1), q.take(used, axis=1), nu.take(used), threshold.take(used)
-        M = own * nu[:, None]
+            rows = right[K:].take(used, axis=0)
+            right = np.concatenate([self.q, rows]).take(used, axis=1)
+            nu, threshold = nu.take(used), threshold.take(used)
+        M = right[K:] * nu[:, None]
         diagonal = M.reshape(-1)[:: len(M) + 1]
         diagonal += threshold
-        factors, Z = (), q
         if len(M):  # the transpose of an array in C order is what LAPACK works on, without a copy
-            *factors, Z, failed = _lapack()[0](M.T, q.T, 1)
-            Z = Z.T if not failed else np.full(q.shape, np.nan)
+            _, _, found, failed = _gesv()(M.T, right.T, 1)
+            right = found.T if not failed else np.full(right.shape, np.nan)
+        Z, N = right[:K], right[K:]
         lengths = feature_norms((self.q - (Z * nu) @ rows) / self.penalty.threshold if some else Z)
-        return AtNorms(norms, used, own, factors, Z, lengths, self.penalty.threshold * (lengths - 1.0))
+        return AtNorms(norms, used, Z, N, lengths, self.penalty.threshold * (lengths - 1.0))
 
     def value_and_gap(self, at: AtNorms, W: np.ndarray, constant: float) -> tuple[float, float]:
         """Return n P and n(P − D) at W, the model for these norms, given the losses at W = 0.
@@ -278,13 +289,12 @@ class NormModel(NamedTuple):
         if not used.size:
             return np.maximum(beyond / self.single, 0.0)
         curvature = at.Z.T @ at.Z
-        curvature *= _lapack()[1](*at.factors, at.own.T)[0].T
-        some = used.size < nu.size
+        curvature *= at.N
+        some, right = used.size < nu.size, (0.5 * (lengths + 1.0) if raised else lengths * lengths) * beyond
         if some:
-            lengths, beyond, nu, threshold = lengths.take(used), beyond.take(used), nu.take(used), threshold.take(used)
+            nu, right, threshold = nu.take(used), right.take(used), threshold.take(used)
             curvature = curvature if len(curvature) == used.size else curvature.take(used, axis=0).take(used, axis=1)
         curvature *= threshold
-        right = (0.5 * (lengths + 1.0) if raised else lengths * lengths) * beyond
         nu = np.maximum(nu + solution(curvature, right), KEPT * nu if raised else 0.0)
         if some:  # the others get the norm at which each alone would be best
             norms = np.maximum(at.beyond / self.single, 0.0)
@@ -294,11 +304,11 @@ class NormModel(NamedTuple):
 
 
 @cache
-def _lapack() -> Any:
-    """Return LAPACK's functions, imported on first use: SciPy's own wrapper takes longer than a small system."""
-    from scipy.linalg.lapack import dgesv, dgetrs
+def _gesv() -> Any:
+    """Return LAPACK's function, imported on first use: SciPy's own wrapper takes longer than a small system."""
+    from scipy.linalg.lapack import dgesv
 
-    return dgesv, dgetrs
+    return dgesv
 
 
 def by_proximal_points(

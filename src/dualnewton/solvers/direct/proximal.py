@@ -68,7 +68,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     varies = problem.loss.curvature is Curvature.VARYING  # others are exact once no row changes its piece
     while True:
         slopes, slope = at.mass @ task.values, float(np.add.reduce(at.mass)) if problem.fit_intercept else 0.0
-        gap = value_and_gap(problem, at.w, at.losses, slopes)[1] + abs(slope)
+        gap = value_and_gap(problem, at.w, at.losses, slopes, at.penalty)[1] + abs(slope)
         falls = at.value < before - ROUNDING * abs(at.value)
         in_vain, before = 0 if falls or gap < 0.5 * least else in_vain + 1, at.value
         if gap < least:

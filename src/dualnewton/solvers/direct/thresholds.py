@@ -327,10 +327,9 @@ class Rows:
             return self.H
         self.H = self.parts[0].T @ self.parts[0]
         if self.shift is not None:
-            lost = len(self.values) * self.shift
-            if not np.count_nonzero(lost * self.shift > 0.5 * self.H.diagonal()):
-                self.H -= np.multiply.outer(lost, self.shift)
-            else:
+            lost = np.multiply.outer(len(self.values) * self.shift, self.shift)
+            self.H -= lost
+            if np.count_nonzero(self.H.diagonal() < lost.diagonal()):  # more than half of the sums of squares was lost
                 self.parts, self.shift = [self.parts[0] - self.shift], None
                 self.H = self.parts[0].T @ self.parts[0]
         return self.H

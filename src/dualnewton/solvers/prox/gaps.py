@@ -9,16 +9,18 @@ import numpy as np
 from dualnewton.objective.problem import Problem
 
 
-def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.ndarray) -> tuple[float, float]:
+def value_and_gap(
+    problem: Problem, w: np.ndarray, losses: float, slopes: np.ndarray, penalty: float | None = None
+) -> tuple[float, float]:
     """Return n P, and n(P − D) by Fenchel and Young for α = −φ′, shortened until g* is finite: near the certificate's gap.
 
-    ``losses`` is Σ c_i φ_i; ``slopes``, its derivative, has the shape of the problem's w.
+    ``losses`` is Σ c_i φ_i; ``slopes``, its derivative, has the shape of the problem's w; ``penalty`` is n λ g(w), if it is known.
     """
     g, scale = problem.g, problem.lam * problem.n
-    bar, penalty = slopes / -scale, g.value(w)
+    bar, penalty = slopes / -scale, scale * g.value(w) if penalty is None else penalty
     r = g.reach(bar)
-    defect = penalty + g.conjugate(r * bar) - r * float(np.vdot(w, bar))
-    return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
+    defect = penalty + scale * g.conjugate(r * bar if r < 1.0 else bar) + r * float(np.vdot(w, slopes))
+    return losses + penalty, max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
 
 
 def allowed_violation(ridge: np.ndarray, threshold: np.ndarray, value: float, tol: float) -> float:
