@@ -25,7 +25,7 @@ from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct import row_squares
+from dualnewton.solvers.direct import row_newton, row_squares
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Solvers, Start
 
 INNER = 0.1
@@ -53,7 +53,11 @@ def solve(
     """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice."""
     steps = 0
     if directions and start is None and not block.cache:
-        found, done = _by_gradients(problem, inner, limits, min(directions, limits.most), block.crossovers)
+        most = min(directions, limits.most)
+        if problem.columns == 1 and problem.loss.curvature is Curvature.VARYING and problem.c.all():
+            found, done = row_newton.solve(problem, block, limits, 2 * most)
+        else:
+            found, done = _by_gradients(problem, inner, limits, most, block.crossovers)
         if done or found.steps >= limits.most or limits.is_late():
             return found
         steps = found.steps
