@@ -29,17 +29,23 @@ from dualnewton.objective.row_sums import curvature, value_and_slopes
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits
 from dualnewton.solvers.direct.descent import further_steps
 
-INNER = 0.1
+INNER = 0.01
 """Largest part of the gap at the start of a step that its system leaves; less, near the minimum, where that part is smaller."""
 
 NEAR = 0.5
 """Fraction of the wanted gap that the last system leaves."""
 
-ALONE = 10
-"""Newton steps for the margins of rows at which a fit begins."""
+ALONE, CLOSE = 10, 0.1
+"""Most Newton steps for the margins of rows at which a fit begins, and the change of a margin that ends them."""
 
 TRIALS = 8
 """Number of step lengths that are tried, each half of the one before."""
+
+OUTSIDE = 2
+"""Steps after which α must lie in its domain."""
+
+ROUNDING = 1e-14
+"""Gaps below this fraction of the objective are left to the factor of all rows."""
 
 FLOOR = 1e-12
 """Least curvature of a row, as a fraction of the largest."""
@@ -71,22 +77,14 @@ class Rows:
         self.size = self.data.norm**2 / problem.n  # mean of ‖a_i‖²
         if self.penalty is not None:
             self.size /= float(self.penalty.mean())
+        self.stored = linear.as_float64(block.stored)
         self.narrow = not self.data.profile.sparse and 1.0 / LARGE <= self.data.norm <= LARGE
-        self.products = self._products(block)
+        self.products = _products(self.stored, self.penalty, np.float32 if self.narrow else np.float64)
 
-    def _products(self, block: Block) -> Callable[[np.ndarray], np.ndarray]:
-        """Return β ↦ Kβ, in float32 for dense rows, which takes half the time."""
-        rows = block.stored if self.data.profile.sparse else block.rows
-        kind = np.float32 if self.narrow else np.float64
-        rows = rows if rows.dtype == kind else rows.astype(kind)
-        images, sums = linear.multiplied(rows), linear.multiplied(linear.transposed(rows))
-        scale = None if self.penalty is None else (1.0 / self.penalty).astype(kind)
-
-        def product(p: np.ndarray) -> np.ndarray:
-            w = sums(p.astype(kind, copy=False))
-            return images(w if scale is None else w * scale).astype(np.float64, copy=False)
-
-        return product
+    def widened(self, at: Point) -> Point:
+        """Return the same point, by products in float64 from now on."""
+        self.narrow, self.products = False, _products(self.stored, self.penalty, np.float64)
+        return self.at(at.beta, self.products(at.beta), at.b)
 
     def lifted(self, beta: np.ndarray) -> np.ndarray:
         """Return w, in float64."""
@@ -107,21 +105,22 @@ class Rows:
         alpha = self.ridge * beta
         return alpha if self.vectors.c is None else alpha / self.vectors.c
 
-    def started(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return margins z, c_i φ′_i and c_i φ″_i: from the labels, or where each row would be fitted if it were the only one.
+    def started(self, b: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return margins z where each row would be fitted if it were the only one, c_i φ′_i and c_i φ″_i.
 
-        A row alone has the margin that minimises c_i φ_i(z) + ½ (λn/‖a_i‖²) z²; rows in general position have about these.
+        A row alone has the margin that minimises c_i φ_i(z) + ½ (λn/‖a_i‖²) (z − b)²; rows in general position have about these.
         """
         loss, (y, c, o) = self.problem.loss, self.vectors
+        pull, z = self.ridge / (self.size or 1.0), np.full(self.problem.n, b)
         if (rough := loss.rough_fit(y, c)) is not None:
             z = rough.margins if o is None else rough.margins - o
-            return z, self.vectors.weighted(rough.slopes), self.vectors.weighted(rough.curvature)
-        z, pull = np.zeros(self.problem.n), self.ridge / (self.size or 1.0)
         for _ in range(ALONE):
-            slopes, curved = loss.derivatives(self.vectors.shifted(z), y)
-            z = z - (self.vectors.weighted(slopes) + pull * z) / (self.vectors.weighted(curved) + pull)
-        slopes, curved = loss.derivatives(self.vectors.shifted(z), y)
-        return z, self.vectors.weighted(slopes), self.vectors.weighted(curved)
+            slopes, curved = map(self.vectors.weighted, loss.derivatives(self.vectors.shifted(z), y))
+            step = (slopes + pull * (z - b)) / (curved + pull)
+            if not np.abs(step).max() > CLOSE:
+                break
+            z = z - step
+        return z, slopes, curved
 
     def is_exact(self, at: Point, goal: float) -> bool:
         """Whether errors of products in float32 change the gap by a small part of ``goal`` only."""
@@ -130,6 +129,19 @@ class Rows:
         w = max(float(at.beta @ at.image), 0.0)
         mass = float(curvature(self.problem.loss, at.image + at.b, self.vectors).sum())
         return 0.5 * mass * SINGLE**2 * self.size * w <= NOTICED * goal
+
+
+def _products(rows: linear.Matrix, penalty: np.ndarray | None, kind: type) -> Callable[[np.ndarray], np.ndarray]:
+    """Return β ↦ Kβ, computed in this type: float32 takes half the time."""
+    rows = rows if rows.dtype == kind else rows.astype(kind)
+    images, sums = linear.multiplied(rows), linear.multiplied(linear.transposed(rows))
+    scale = None if penalty is None else (1.0 / penalty).astype(kind)
+
+    def product(beta: np.ndarray) -> np.ndarray:
+        w = sums(beta.astype(kind, copy=False))
+        return images(w if scale is None else w * scale).astype(np.float64, copy=False)
+
+    return product
 
 
 class System:
@@ -174,34 +186,39 @@ class System:
 
 
 def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Found, bool]:
-    """Return the minimiser, and whether its gap is small enough; else what ``most`` products give, or fewer if they are slow."""
-    with np.errstate(all="ignore"):  # of points that are not accepted
-        rows, goal = Rows(problem, block), WELL_BELOW * limits.tol
-        b = problem.best_intercept_without_features()
-        nothing = np.zeros(problem.n)
-        at, model = rows.at(nothing, nothing, b), rows.started()
-        products, gaps, done = 0, list[float](), False
-        while not done and products < most and not limits.is_late():
-            system = System(rows, at, *model)
+    """Return the minimiser, or what up to ``most`` products give if they are slow, and whether the gap is small enough."""
+    with np.errstate(all="ignore"):  # points that overflow are not accepted
+        rows, nothing = Rows(problem, block), np.zeros(problem.n)
+        at = rows.at(nothing, nothing, problem.best_intercept_without_features())
+        model, gaps, products, done = rows.started(at.b), list[float](), 0, False
+        while products < most and not limits.is_late():
+            system, wanted = System(rows, at, *model), WELL_BELOW * limits.tol * abs(at.value)
             gaps.append(system.gap())
-            wanted = goal * abs(at.value)
-            part = min(INNER, gaps[-1] / abs(at.value)) * gaps[-1]
-            system.solve(max(part, NEAR * wanted), most - products)
-            products += system.count
-            found = _accepted(rows, at, system)
-            if found is None or (len(gaps) > 1 and products + further_steps(gaps[-2], gaps[-1], wanted, system.count) > 2 * most):
+            if not wanted > ROUNDING * abs(at.value) or _is_slow(at, gaps, wanted, most - products):
                 break
-            at = found
-            done = at.gap <= goal * abs(at.value)
-            if done and not rows.is_exact(at, goal * abs(at.value)):
-                rows.narrow, done = False, False
-                rows.products = rows._products(block)
-                at = rows.at(at.beta, rows.products(at.beta), at.b)
-                done = at.gap <= goal * abs(at.value)
+            system.solve(max(min(INNER, gaps[-1] / abs(at.value)) * gaps[-1], NEAR * wanted), most - products)
+            products += system.count
+            if (found := _accepted(rows, at, system)) is None:
+                break
+            at, wanted = found, WELL_BELOW * limits.tol * abs(found.value)
+            if at.gap <= wanted and not rows.is_exact(at, wanted):
+                at = rows.widened(at)
+            if done := at.gap <= wanted:
+                break
             model = at.image + at.b, at.slopes, curvature(problem.loss, at.image + at.b, rows.vectors)
-    w = rows.lifted(at.beta)
-    steps = -(-products // 2)
-    return Found(w, at.b, max(steps, 1), rows.alpha(at.beta) if done else None), done
+    w, alpha = rows.lifted(at.beta), rows.alpha(at.beta) if done else None
+    return Found(w, at.b, max(1, -(-products // 2)), alpha), done
+
+
+def _is_slow(at: Point, gaps: list[float], wanted: float, most: int) -> bool:
+    """Whether more than ``most`` further products are expected, by the gaps of the models at the starts of steps.
+
+    Where α is far outside its domain, as that of logistic losses that are fitted with a weak penalty, so is that of most steps.
+    """
+    steps = len(gaps) - 1
+    if steps == 0:
+        return False
+    return math.isinf(at.gap) and steps >= OUTSIDE or further_steps(gaps[0], gaps[-1], wanted, steps) > most
 
 
 def _accepted(rows: Rows, at: Point, system: System) -> Point | None:
