@@ -41,8 +41,8 @@ ALONE, CLOSE = 10, 0.1
 TRIALS = 8
 """Number of step lengths that are tried, each half of the one before."""
 
-OUTSIDE = 2
-"""Steps after which α must lie in its domain."""
+OBSERVED = 8
+"""Conjugate gradients of a system after which the number of further ones is predicted."""
 
 ROUNDING = 1e-14
 """Gaps below this fraction of the objective are left to the factor of all rows."""
@@ -167,10 +167,10 @@ class System:
         return 0.5 * float(rest @ (self.D * rest))
 
     def solve(self, left: float, most: int) -> None:
-        """Take conjugate gradients until the gap is at most ``left``, or there are ``most`` of them."""
-        q = self._scaled()
+        """Take conjugate gradients until the gap is at most ``left``, or more than ``most`` of them are expected."""
+        q, gaps = self._scaled(), [self.gap()]
         square, p = float(self.residual @ q), q
-        while self.count < most and self.gap() > left:
+        while gaps[-1] > left and self.count + _further(gaps, left) <= most:
             image = self.rows.products(p)
             along = image + self.own * p
             t = square / float(p @ along)
@@ -179,6 +179,7 @@ class System:
             q, last = self._scaled(), square
             square = float(self.residual @ q)
             p, self.count = q + (square / last) * p, self.count + 1
+            gaps.append(self.gap())
 
     def _scaled(self) -> np.ndarray:
         q = self.inverse * self.residual
@@ -186,39 +187,36 @@ class System:
 
 
 def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Found, bool]:
-    """Return the minimiser, or what up to ``most`` products give if they are slow, and whether the gap is small enough."""
+    """Return the minimiser, or where the steps end if more than ``most`` products are expected, and whether its gap is small."""
+    goal, products, used, gaps, done = WELL_BELOW * limits.tol, 0, 0, list[float](), False
     with np.errstate(all="ignore"):  # points that overflow are not accepted
         rows, nothing = Rows(problem, block), np.zeros(problem.n)
         at = rows.at(nothing, nothing, problem.best_intercept_without_features())
-        model, gaps, products, done = rows.started(at.b), list[float](), 0, False
-        while products < most and not limits.is_late():
-            system, wanted = System(rows, at, *model), WELL_BELOW * limits.tol * abs(at.value)
-            gaps.append(system.gap())
-            if not wanted > ROUNDING * abs(at.value) or _is_slow(at, gaps, wanted, most - products):
+        model = rows.started(at.b)
+        while not (done or limits.is_late()):
+            system = System(rows, at, *model)
+            gaps.append(system.gap() / abs(at.value))
+            further = used * further_steps(*gaps[-2:], goal, 1) if len(gaps) > 1 else 0.0
+            if goal <= ROUNDING or products + further > most:
                 break
-            system.solve(max(min(INNER, gaps[-1] / abs(at.value)) * gaps[-1], NEAR * wanted), most - products)
-            products += system.count
+            system.solve(max(min(INNER, gaps[-1]) * gaps[-1], NEAR * goal) * abs(at.value), most - products)
+            used = system.count
+            products += used
             if (found := _accepted(rows, at, system)) is None:
                 break
-            at, wanted = found, WELL_BELOW * limits.tol * abs(found.value)
+            at, wanted = found, goal * abs(found.value)
             if at.gap <= wanted and not rows.is_exact(at, wanted):
                 at = rows.widened(at)
-            if done := at.gap <= wanted:
-                break
+            done = at.gap <= wanted
             model = at.image + at.b, at.slopes, curvature(problem.loss, at.image + at.b, rows.vectors)
-    w, alpha = rows.lifted(at.beta), rows.alpha(at.beta) if done else None
-    return Found(w, at.b, max(1, -(-products // 2)), alpha), done
+    alpha = rows.alpha(at.beta) if done else None
+    return Found(rows.lifted(at.beta), at.b, max(1, len(gaps)), alpha), done
 
 
-def _is_slow(at: Point, gaps: list[float], wanted: float, most: int) -> bool:
-    """Whether more than ``most`` further products are expected, by the gaps of the models at the starts of steps.
-
-    Where α is far outside its domain, as that of logistic losses that are fitted with a weak penalty, so is that of most steps.
-    """
-    steps = len(gaps) - 1
-    if steps == 0:
-        return False
-    return math.isinf(at.gap) and steps >= OUTSIDE or further_steps(gaps[0], gaps[-1], wanted, steps) > most
+def _further(gaps: list[float], goal: float) -> float:
+    """Predict the further conjugate gradients of a system by the decrease in the second half of those so far; at first, one."""
+    half = len(gaps) // 2
+    return max(1.0, further_steps(gaps[-1 - half], gaps[-1], goal, half)) if len(gaps) > OBSERVED else 1.0
 
 
 def _accepted(rows: Rows, at: Point, system: System) -> Point | None:

@@ -31,6 +31,9 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, So
 INNER = 0.1
 """Relative gap at which the minimisation over a span ends, as a fraction of the last gap of the whole problem."""
 
+PRODUCTS = 4
+"""Products of :mod:`row_newton` for each gradient: those are in float32, and the minimum over the span takes longer than a pass."""
+
 OBSERVED = 2
 """Steps over which the decrease of the gap is measured."""
 
@@ -55,7 +58,7 @@ def solve(
     if directions and start is None and not block.cache:
         most = min(directions, limits.most)
         if problem.columns == 1 and problem.loss.curvature is Curvature.VARYING and problem.c.all():
-            found, done = row_newton.solve(problem, block, limits, 2 * most)
+            found, done = row_newton.solve(problem, block, limits, PRODUCTS * most)
         else:
             found, done = _by_gradients(problem, inner, limits, most, block.crossovers)
         if done or found.steps >= limits.most or limits.is_late():
