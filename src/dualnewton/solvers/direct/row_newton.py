@@ -154,7 +154,6 @@ class System:
         self.residual = z - slopes / self.D - at.image - self.own * at.beta
         self.inverse = 1.0 / (rows.size + self.own)
         self.scale = float(self.inverse.sum())
-        self.count = 0  # products
 
     @property
     def b(self) -> float:
@@ -166,11 +165,11 @@ class System:
         rest = self.residual - self.b
         return 0.5 * float(rest @ (self.D * rest))
 
-    def solve(self, left: float, most: int) -> None:
-        """Take conjugate gradients until the gap is at most ``left``, or more than ``most`` of them are expected."""
+    def solve(self, left: float, most: int) -> int:
+        """Take conjugate gradients until the gap is at most ``left``, or more than ``most`` are expected; return their number."""
         q, gaps = self._scaled(), [self.gap()]
         square, p = float(self.residual @ q), q
-        while gaps[-1] > left and self.count + _further(gaps, left) <= most:
+        while gaps[-1] > left and len(gaps) - 1 + _further(gaps, left) <= most:
             image = self.rows.products(p)
             along = image + self.own * p
             t = square / float(p @ along)
@@ -178,8 +177,9 @@ class System:
             self.residual = self.residual - t * along
             q, last = self._scaled(), square
             square = float(self.residual @ q)
-            p, self.count = q + (square / last) * p, self.count + 1
+            p = q + (square / last) * p
             gaps.append(self.gap())
+        return len(gaps) - 1
 
     def _scaled(self) -> np.ndarray:
         q = self.inverse * self.residual
@@ -188,19 +188,19 @@ class System:
 
 def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Found, bool]:
     """Return the minimiser, or where the steps end if more than ``most`` products are expected, and whether its gap is small."""
-    goal, products, used, gaps, done = WELL_BELOW * limits.tol, 0, 0, list[float](), False
+    goal, products, gaps, done = WELL_BELOW * limits.tol, 0, list[float](), False
     with np.errstate(all="ignore"):  # points that overflow are not accepted
         rows, nothing = Rows(problem, block), np.zeros(problem.n)
         at = rows.at(nothing, nothing, problem.best_intercept_without_features())
-        model = rows.started(at.b)
+        model, used, further = rows.started(at.b), 0, 0.0
         while not (done or limits.is_late()):
-            system = System(rows, at, *model)
-            gaps.append(system.gap() / abs(at.value))
-            further = used * further_steps(*gaps[-2:], goal, 1) if len(gaps) > 1 else 0.0
+            system, size = System(rows, at, *model), abs(at.value)
+            gaps.append(system.gap())
+            if len(gaps) > 1:
+                further = used * further_steps(*gaps[-2:], goal * size, 1)
             if goal <= ROUNDING or products + further > most:
                 break
-            system.solve(max(min(INNER, gaps[-1]) * gaps[-1], NEAR * goal) * abs(at.value), most - products)
-            used = system.count
+            used = system.solve(max(min(INNER, gaps[-1] / size) * gaps[-1], NEAR * goal * size), most - products)
             products += used
             if (found := _accepted(rows, at, system)) is None:
                 break
@@ -209,8 +209,7 @@ def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Fo
                 at = rows.widened(at)
             done = at.gap <= wanted
             model = at.image + at.b, at.slopes, curvature(problem.loss, at.image + at.b, rows.vectors)
-    alpha = rows.alpha(at.beta) if done else None
-    return Found(rows.lifted(at.beta), at.b, max(1, len(gaps)), alpha), done
+    return Found(rows.lifted(at.beta), at.b, max(1, len(gaps)), rows.alpha(at.beta) if done else None), done
 
 
 def _further(gaps: list[float], goal: float) -> float:
