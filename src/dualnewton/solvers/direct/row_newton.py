@@ -7,7 +7,7 @@ A step replaces the losses by their quadratic models at margins z (without offse
     K β + λn D⁻¹β + b 1 = z − D⁻¹(c_i φ′_i),        1ᵀβ = 0 with an intercept,
 
 by conjugate gradients, which cost a product with X and one with Xᵀ each; 1/(mean K_ii + λn/D_ii) scales them. The residual ρ of
-this system is what the margins lack of those at which −φ′ would be α. Since w is that of α, the gap of the pair is a sum over rows,
+this system is what the margins lack of those at which −φ′ would be α. Since w is that of α, the gap of both is a sum over rows,
 
     n(P − D) = Σ c_i (φ_i(s_i) + φ_i*(−α_i) + α_i s_i) ≈ ½ ρᵀDρ,        s = Xw + b + o,
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ INNER = 0.01
 NEAR = 0.5
 """Fraction of the wanted gap that the last system leaves."""
 
-ALONE, CLOSE = 10, 0.1
+MOST_NEWTON, CLOSE = 10, 0.1
 """Most Newton steps for the margins of rows at which a fit begins, and the change of a margin that ends them."""
 
 TRIALS = 8
@@ -45,15 +45,15 @@ OBSERVED = 8
 """Conjugate gradients of a system after which the number of further ones is predicted."""
 
 ROUNDING = 1e-14
-"""Gaps below this fraction of the objective are left to the factor of all rows."""
+"""Change of the objective that counts as rounding, relative to it; smaller gaps are left to the factor of all rows."""
 
-FLOOR = 1e-12
+TINY = 1e-12
 """Least curvature of a row, as a fraction of the largest."""
 
 SINGLE, NOTICED = 2e-7, 0.1
 """Error of a margin in float32 relative to ‖a_i‖‖w‖, and the part of the wanted gap that such errors may cause."""
 
-LARGE = 1e15
+LARGEST = 1e15
 """Norm of X up to which, and inverse of that from which on, products in float32 neither overflow nor vanish."""
 
 
@@ -78,7 +78,7 @@ class Rows:
         if self.penalty is not None:
             self.size /= float(self.penalty.mean())
         self.stored = linear.as_float64(block.stored)
-        self.narrow = not self.data.profile.sparse and 1.0 / LARGE <= self.data.norm <= LARGE
+        self.narrow = not self.data.profile.sparse and 1.0 / LARGEST <= self.data.norm <= LARGEST
         self.products = _products(self.stored, self.penalty, np.float32 if self.narrow else np.float64)
 
     def widened(self, at: Point) -> Point:
@@ -114,7 +114,7 @@ class Rows:
         pull, z = self.ridge / (self.size or 1.0), np.full(self.problem.n, b)
         if (rough := loss.rough_fit(y, c)) is not None:
             z = rough.margins if o is None else rough.margins - o
-        for _ in range(ALONE):
+        for _ in range(MOST_NEWTON):
             slopes, curved = map(self.vectors.weighted, loss.derivatives(self.vectors.shifted(z), y))
             step = (slopes + pull * (z - b)) / (curved + pull)
             if not np.abs(step).max() > CLOSE:
@@ -135,11 +135,13 @@ def _products(rows: linear.Matrix, penalty: np.ndarray | None, kind: type) -> Ca
     """Return β ↦ Kβ, computed in this type: float32 takes half the time."""
     rows = rows if rows.dtype == kind else rows.astype(kind)
     images, sums = linear.multiplied(rows), linear.multiplied(linear.transposed(rows))
-    scale = None if penalty is None else (1.0 / penalty).astype(kind)
+    scale: Any = None if penalty is None else (1.0 / penalty).astype(kind)
 
     def product(beta: np.ndarray) -> np.ndarray:
-        w = sums(beta.astype(kind, copy=False))
-        return images(w if scale is None else w * scale).astype(np.float64, copy=False)
+        size = math.sqrt(float(beta @ beta)) or 1.0  # so that nothing overflows or vanishes in float32
+        w = sums((beta / size).astype(kind, copy=False))
+        image: np.ndarray = size * images(w if scale is None else w * scale).astype(np.float64, copy=False)
+        return image
 
     return product
 
@@ -148,7 +150,7 @@ class System:
     """The linear system of a step, and its solution so far."""
 
     def __init__(self, rows: Rows, at: Point, z: np.ndarray, slopes: np.ndarray, curved: np.ndarray) -> None:
-        self.rows, self.D = rows, np.maximum(curved, FLOOR * float(curved.max()))
+        self.rows, self.D = rows, np.maximum(curved, TINY * float(curved.max()))
         self.own, self.total, self.free = rows.ridge / self.D, float(self.D.sum()), rows.problem.fit_intercept
         self.beta, self.image = at.beta, at.image
         self.residual = z - slopes / self.D - at.image - self.own * at.beta
@@ -192,13 +194,11 @@ def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Fo
     with np.errstate(all="ignore"):  # points that overflow are not accepted
         rows, nothing = Rows(problem, block), np.zeros(problem.n)
         at = rows.at(nothing, nothing, problem.best_intercept_without_features())
-        model, used, further = rows.started(at.b), 0, 0.0
+        model, used = rows.started(at.b), 0
         while not (done or limits.is_late()):
-            system, size = System(rows, at, *model), abs(at.value)
+            system, size = System(rows, at, *model), abs(at.value) or 1.0
             gaps.append(system.gap())
-            if len(gaps) > 1:
-                further = used * further_steps(*gaps[-2:], goal * size, 1)
-            if goal <= ROUNDING or products + further > most:
+            if goal <= ROUNDING or products + _further_products(used, gaps, goal * size) > most:
                 break
             used = system.solve(max(min(INNER, gaps[-1] / size) * gaps[-1], NEAR * goal * size), most - products)
             products += used
@@ -210,6 +210,13 @@ def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Fo
             done = at.gap <= wanted
             model = at.image + at.b, at.slopes, curvature(problem.loss, at.image + at.b, rows.vectors)
     return Found(rows.lifted(at.beta), at.b, max(1, len(gaps)), rows.alpha(at.beta) if done else None), done
+
+
+def _further_products(used: int, gaps: list[float], goal: float) -> float:
+    """Predict the products of further steps by the last one, which took ``used`` of them; none is expected after one of none."""
+    if len(gaps) == 1 or (used and gaps[-1] <= goal):
+        return 0.0
+    return used * further_steps(gaps[-2], gaps[-1], goal, 1) if used else math.inf
 
 
 def _further(gaps: list[float], goal: float) -> float:
@@ -224,7 +231,7 @@ def _accepted(rows: Rows, at: Point, system: System) -> Point | None:
     for _ in range(TRIALS):
         beta, image = at.beta + t * (system.beta - at.beta), at.image + t * (system.image - at.image)
         found = rows.at(beta, image, at.b + t * (system.b - at.b))
-        if found.value <= at.value or not math.isfinite(at.value):
+        if found.value <= at.value + ROUNDING * abs(at.value):
             return found
         t *= 0.5
     return None

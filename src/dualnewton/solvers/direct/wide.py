@@ -7,6 +7,9 @@ With a quadratic penalty the minimiser lies in the span of the rows (:mod:`dualn
    gradients; rows that are well conditioned need 3 to 10 directions.
 2. *The factor* X V⁻¹ Xᵀ = L Lᵀ of all rows, if these do not suffice.
 
+Losses whose curvature varies (logistic, log links) take Newton steps on a variable for each row instead of gradients
+(:mod:`~dualnewton.solvers.direct.row_newton`), unless they have several columns or examples of weight zero.
+
 Losses whose curvature is a constant or zero are minimised over gradients by their quadratic models, as in Newton's method: in few
 coordinates many rows can lie on the flat part of the loss, where they contribute no gradient.
 """
@@ -30,9 +33,6 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, So
 
 INNER = 0.1
 """Relative gap at which the minimisation over a span ends, as a fraction of the last gap of the whole problem."""
-
-PRODUCTS = 4
-"""Products of :mod:`row_newton` for each gradient: those are in float32, and the minimum over the span takes longer than a pass."""
 
 OBSERVED = 2
 """Steps over which the decrease of the gap is measured."""
@@ -58,7 +58,7 @@ def solve(
     if directions and start is None and not block.cache:
         most = min(directions, limits.most)
         if problem.columns == 1 and problem.loss.curvature is Curvature.VARYING and problem.c.all():
-            found, done = row_newton.solve(problem, block, limits, PRODUCTS * most)
+            found, done = row_newton.solve(problem, block, limits, block.crossovers.gradient_products * most)
         else:
             found, done = _by_gradients(problem, inner, limits, most, block.crossovers)
         if done or found.steps >= limits.most or limits.is_late():
