@@ -43,6 +43,9 @@ class Crossovers:
     narrowed_entries: int = 1 << 15
     # Features of one dense block for which a Hessian in float32 takes as long as a pass, and one in float64 twice as long.
     hessian_features: int = 12
+    # Conjugate gradients on a variable for each row, in float32, in the time of a gradient over all features and of the minimum
+    # over the span of all gradients so far, for fewer rows than features.
+    gradient_products: int = 4
     # Pairs of stored entries of sparse rows that are summed to a Hessian in the time of a pass over one stored entry.
     pass_pairs: float = 3.0
     # Cube of the number of features, whose Hessian is factorised in the time of a pass over one stored entry.

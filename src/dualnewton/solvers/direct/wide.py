@@ -7,6 +7,9 @@ With a quadratic penalty the minimiser lies in the span of the rows (:mod:`dualn
    gradients; rows that are well conditioned need 3 to 10 directions.
 2. *The factor* X V⁻¹ Xᵀ = L Lᵀ of all rows, if these do not suffice.
 
+Losses whose curvature varies (logistic, log links) take Newton steps on a variable for each row instead of gradients
+(:mod:`~dualnewton.solvers.direct.row_newton`), unless they have several columns or examples of weight zero.
+
 Losses whose curvature is a constant or zero are minimised over gradients by their quadratic models, as in Newton's method: in few
 coordinates many rows can lie on the flat part of the loss, where they contribute no gradient.
 """
@@ -25,7 +28,7 @@ from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct import row_squares
+from dualnewton.solvers.direct import row_newton, row_squares
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Solvers, Start
 
 INNER = 0.1
@@ -53,7 +56,11 @@ def solve(
     """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice."""
     steps = 0
     if directions and start is None and not block.cache:
-        found, done = _by_gradients(problem, inner, limits, min(directions, limits.most), block.crossovers)
+        most = min(directions, limits.most)
+        if problem.columns == 1 and problem.loss.curvature is Curvature.VARYING and problem.c.all():
+            found, done = row_newton.solve(problem, block, limits, block.crossovers.gradient_products * most)
+        else:
+            found, done = _by_gradients(problem, inner, limits, most, block.crossovers)
         if done or found.steps >= limits.most or limits.is_late():
             return found
         steps = found.steps
