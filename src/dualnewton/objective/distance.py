@@ -111,10 +111,10 @@ class Region:
 
     def spread_of(self, gram: np.ndarray) -> float:
         """Return the bound for a sample whose Gram matrix is given in the coordinates of x."""
-        from scipy.linalg import solve_triangular
+        from scipy.linalg.blas import dtrsm  # scipy's checks take longer than the solution of a small system
 
-        half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
-        S = solve_triangular(self.factor, half.T, lower=True, check_finite=False)
+        half = dtrsm(1.0, self.factor, gram, lower=1)
+        S = dtrsm(1.0, self.factor, half.T, lower=1)
         return self.radius * math.sqrt(_largest_eigenvalue(S))
 
 
@@ -327,13 +327,11 @@ def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
 
 def _factor(H: np.ndarray) -> np.ndarray | None:
     """Return the lower Cholesky factor of H; None if H is singular up to rounding."""
-    from scipy.linalg import LinAlgError, cholesky
+    from scipy.linalg.lapack import dpotrf
 
-    try:
-        L: np.ndarray = cholesky(H, lower=True, check_finite=False)
-    except LinAlgError:
-        return None
-    return None if np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max() else L
+    L: np.ndarray
+    L, failed = dpotrf(H.T, lower=1, clean=1)
+    return None if failed or np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max() else L
 
 
 def _radius(scale: float, size: float) -> float:

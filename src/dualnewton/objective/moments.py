@@ -223,7 +223,7 @@ class Verifier:
             s /= 1.0 + s * errors * self.gauge + LAST
             return s, g.conjugates(_per_model(s, bars) * bars)
         # g* is finite and 1-smooth; its terms are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩.
-        values, slopes = g.conjugates(bars), np.abs([g.grad_conjugate(bar) for bar in bars])
+        values, slopes = g.conjugates(bars), np.abs(g.grad_conjugates(bars))
         terms = np.einsum("ai,ai->a", np.abs(bars).reshape(len(bars), -1), slopes.reshape(len(bars), -1))
         lengths = slopes if slopes.ndim == 2 else np.sqrt(np.square(slopes).sum(axis=1))
         moved = lengths @ N + 0.5 * errors * (N @ N)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +21,7 @@ from dualnewton.estimators.model_selection._cross_validated import CrossValidate
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import over_folds, walk_values
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
-from dualnewton.estimators.model_selection._proofs import gap_of
+from dualnewton.estimators.model_selection._proofs import gaps_of
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.matrix import linear
 from dualnewton.run.result import Result
@@ -41,19 +42,32 @@ KEPT = 1 << 23
 
 
 class Scored(NamedTuple):
-    """Outcome and error of the model of each fold for an alpha, and a function that returns the results of all rows.
+    """Outcome and error of the model of each fold for some alphas, and a function that returns the results of all rows for one.
 
-    ``start`` has the models from which a more accurate fit starts, if there is one; as a sparse array if features are many.
+    ``starts`` has the models from which a more accurate fit of each alpha starts, if there are any; as sparse arrays if features
+    are many.
     """
 
-    outcomes: Sequence[Outcome]
-    errors: Sequence[float] | np.ndarray
-    final: Callable[[], list[Result]]
-    start: linear.Matrix | None = None
+    outcomes: Sequence[Sequence[Outcome]]
+    errors: np.ndarray
+    final: Callable[[int], list[Result]]
+    starts: Sequence[linear.Matrix] | np.ndarray | None = None
+
+
+class Found(NamedTuple):
+    """What was found for an alpha, by its place among several alphas."""
+
+    scored: Scored
+    place: int
+
+    @property
+    def start(self) -> linear.Matrix | None:
+        """The models from which a more accurate fit starts, if there are any."""
+        return None if self.scored.starts is None else self.scored.starts[self.place]
 
 
 Walk = Callable[[float, np.ndarray], Iterator[Scored]]
-"""Fits a decreasing grid of alphas for an l1_ratio, and yields what was found for each alpha."""
+"""Fits a decreasing grid of alphas for an l1_ratio, and yields what was found for consecutive alphas."""
 
 
 class Search:
@@ -73,37 +87,49 @@ class Search:
     ) -> None:
         self.session, self.data, self.folds, self.ratios, self.grids = session, data, folds, ratios, grids
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
-        # Certificates and statuses of the models, and their gaps with the rounding errors of these.
-        self.outcomes, self.gaps = np.empty(self.errors.shape, dtype=object), np.empty(self.errors.shape)
+        self.outcomes = np.empty(self.errors.shape, dtype=object)  # certificates and statuses of the models
+        self._gaps: np.ndarray | None = None  # those of the outcomes, once they are needed
         self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
         # The best value with what was found for it, and all values if their models fit into some memory.
-        self.found: dict[tuple[int, int], Scored] = {}
+        self.found: dict[tuple[int, int], Found] = {}
+
+    def final(self) -> list[Result]:
+        """Return the results of all rows for the best value."""
+        best = self.found[self.best]
+        return best.scored.final(best.place)
 
     @property
-    def final(self) -> Callable[[], list[Result]]:
-        """A function that returns the results of all rows for the best value."""
-        return self.found[self.best].final
+    def gaps(self) -> np.ndarray:
+        """The gaps of the models, with the rounding errors of these."""
+        if self._gaps is None:
+            proofs = [outcome.certificate for outcome in self.outcomes.flat]
+            values = np.array([(proof.primal, proof.dual) for proof in proofs]).reshape(*self.errors.shape, 2)
+            self._gaps = gaps_of(values[..., 0], values[..., 1])
+        return self._gaps
 
     def fit(self, walk: Walk) -> None:
         """Fit all values, and those among which the gaps leave the choice open once more."""
         kept, many = 0, self.errors.size * self.data.X.shape[1] > KEPT
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
-            for k, found in enumerate(walk(ratio, alphas)):
-                if many and found.start is not None:
-                    found = found._replace(start=sp.csr_array(found.start))
-                self._store((r, k), found)
-                kept += 0 if found.start is None else found.start.size
+            places = iter(range(len(alphas)))
+            for found in walk(ratio, alphas):
+                if many and found.starts is not None:
+                    found = found._replace(starts=[sp.csr_array(start) for start in found.starts])
+                self._store(r, list(islice(places, len(found.errors))), found)
+                kept += 0 if found.starts is None else sum(start.size for start in found.starts)
                 if self.again is None or kept > KEPT:
                     self.found = {self.best: self.found[self.best]}
         if self.again is not None and kept <= KEPT and not self.session.is_over:
             self._compare_again(self.again)
 
-    def _store(self, place: tuple[int, int], found: Scored) -> None:
-        self.errors[place], self.outcomes[place], self.found[place] = found.errors, found.outcomes, found
-        self.gaps[place] = [gap_of(outcome.certificate) for outcome in found.outcomes]
-        mean = float(self.errors[place].mean())
-        if mean < self.least or len(self.found) == 1:
-            self.best, self.least = place, mean
+    def _store(self, r: int, places: Sequence[int], scored: Scored) -> None:
+        """Store what was found for some alphas, given their numbers in grid r."""
+        self.errors[r, places], self.outcomes[r, places], self._gaps = scored.errors, scored.outcomes, None
+        self.found |= {(r, place): Found(scored, k) for k, place in enumerate(places)}
+        means = scored.errors.mean(axis=1)
+        least = int(np.argmin(np.where(np.isnan(means), np.inf, means)))
+        if means[least] < self.least:
+            self.best, self.least = (r, places[least]), float(means[least])
 
     def _compare_again(self, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
         """Fit the values that may be the best almost exactly, as far as such fits change errors enough."""
@@ -142,8 +168,9 @@ class Search:
     def _fit_again(self, batch: np.ndarray, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
             if (places := np.flatnonzero(batch[r]).tolist()) and (start := self.found[r, places[0]].start) is not None:
-                for k, found in zip(places, again(ratio, alphas[places], linear.to_dense(start)), strict=False):
-                    self._store((r, k), found)
+                numbers = iter(places)
+                for found in again(ratio, alphas[places], linear.to_dense(start)):
+                    self._store(r, list(islice(numbers, len(found.errors))), found)
 
     def _contenders(self) -> np.ndarray:
         """Return whether each value may be the best one of exact fits, given the gaps of its models, which are not tiny.
@@ -245,8 +272,8 @@ class AlphaSearch(CrossValidated):
         if proof is not None:
             self.choice_certificate_ = proof
         self._adopt(data, final)
-        values = [*[self.alpha_] * len(final), *np.repeat(np.stack(grids), len(folds))]
-        names = [f"alpha = {alpha:.3g}" for alpha in values]
+        named = [f"alpha = {alpha:.3g}" for alpha in np.concatenate(grids).tolist()]
+        names = [f"alpha = {self.alpha_:.3g}"] * len(final) + [name for name in named for _ in range(len(folds))]
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
 
     def _in_passes(

@@ -109,26 +109,26 @@ class QuadraticPaths(ABC):
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         """Return the model of all rows for λ number k of a stretch of such models, whose problem is given."""
 
-    def walk(self, scored: Callable[[Fitted], Iterator[Scored]], in_passes: Walk) -> Walk:
+    def walk(self, scored: Callable[[Fitted], Scored], in_passes: Walk) -> Walk:
         """Return a function that fits the alphas of a grid along paths, and in passes those that the paths leave out."""
 
         def along(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             done = 0
             for found in self.along(ratio, alphas[alphas > 0.0]):
-                yield from scored(found)
+                yield scored(found)
                 done += len(found)
             yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
 
         return along
 
     def again(
-        self, scored: Callable[[Fitted], Iterator[Scored]]
+        self, scored: Callable[[Fitted], Scored]
     ) -> Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]:
         """Return a function that fits some alphas almost exactly, from the models of the first of them."""
 
         def finely(ratio: float, alphas: np.ndarray, start: np.ndarray) -> Iterator[Scored]:
             for found in self.along(ratio, alphas, start, min(FINE, self.session.goal)):
-                yield from scored(found)
+                yield scored(found)
 
         return finely
 
@@ -142,11 +142,11 @@ class QuadraticPaths(ABC):
         poser = self.pose(ratio)
         poser.weightings = self.weightings
         problems, done = poser._problems(self.data), 0
-        lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
-        base = Penalty.of(problems[0])
-        penalties = [base.times(lam / problems[0].lam) for lam in lams]
-        goal = WELL_BELOW * (self.session.goal if goal is None else goal)
-        goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
+        lams, base = mixed(1.0, ratio, positive=poser.positive)[0] * alphas, Penalty.of(problems[0])
+        factors = (lams / problems[0].lam).tolist()
+        penalties = [base.times(factor) for factor in factors]
+        goal = WELL_BELOW * (self.session.goal if goal is None else goal) * float(base.threshold.max())
+        goals = [goal * factor for factor in factors]
         if not len(alphas):
             return
         for stretch in batches(

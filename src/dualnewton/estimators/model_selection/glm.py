@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -92,8 +91,8 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         def walk(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             for whole, of_folds in self._in_passes(search, ratio, alphas):
                 found = [result for own in of_folds for result in own]
-                outcomes = [Outcome.of(result) for result in found]
-                yield Scored(outcomes, self._deviances(search.data, search.folds, found), partial(list, whole))
+                errors = np.array([self._deviances(search.data, search.folds, found)])
+                yield Scored([[Outcome.of(result) for result in found]], errors, lambda _, whole=whole: whole)
 
         return walk
 
