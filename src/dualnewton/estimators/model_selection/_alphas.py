@@ -54,18 +54,6 @@ class Scored(NamedTuple):
     starts: Sequence[linear.Matrix] | np.ndarray | None = None
 
 
-class Found(NamedTuple):
-    """What was found for an alpha, by its place among several alphas."""
-
-    scored: Scored
-    place: int
-
-    @property
-    def start(self) -> linear.Matrix | None:
-        """The models from which a more accurate fit starts, if there are any."""
-        return None if self.scored.starts is None else self.scored.starts[self.place]
-
-
 Walk = Callable[[float, np.ndarray], Iterator[Scored]]
 """Fits a decreasing grid of alphas for an l1_ratio, and yields what was found for consecutive alphas."""
 
@@ -90,13 +78,19 @@ class Search:
         self.outcomes = np.empty(self.errors.shape, dtype=object)  # certificates and statuses of the models
         self._gaps: np.ndarray | None = None  # those of the outcomes, once they are needed
         self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
-        # The best value with what was found for it, and all values if their models fit into some memory.
-        self.found: dict[tuple[int, int], Found] = {}
+        # The best value with what was found for it, and all values if their models fit into some memory: what was found for some
+        # alphas, and the place of this one among them.
+        self.found: dict[tuple[int, int], tuple[Scored, int]] = {}
 
     def final(self) -> list[Result]:
         """Return the results of all rows for the best value."""
-        best = self.found[self.best]
-        return best.scored.final(best.place)
+        scored, place = self.found[self.best]
+        return scored.final(place)
+
+    def _start(self, place: tuple[int, int]) -> linear.Matrix | None:
+        """Return the models from which a more accurate fit of a value starts, if there are any."""
+        scored, k = self.found[place]
+        return None if scored.starts is None else scored.starts[k]
 
     @property
     def gaps(self) -> np.ndarray:
@@ -125,7 +119,7 @@ class Search:
     def _store(self, r: int, places: Sequence[int], scored: Scored) -> None:
         """Store what was found for some alphas, given their numbers in grid r."""
         self.errors[r, places], self.outcomes[r, places], self._gaps = scored.errors, scored.outcomes, None
-        self.found |= {(r, place): Found(scored, k) for k, place in enumerate(places)}
+        self.found |= {(r, place): (scored, k) for k, place in enumerate(places)}
         means = scored.errors.mean(axis=1)
         least = int(np.argmin(np.where(np.isnan(means), np.inf, means)))
         if means[least] < self.least:
@@ -167,7 +161,7 @@ class Search:
 
     def _fit_again(self, batch: np.ndarray, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
-            if (places := np.flatnonzero(batch[r]).tolist()) and (start := self.found[r, places[0]].start) is not None:
+            if (places := np.flatnonzero(batch[r]).tolist()) and (start := self._start((r, places[0]))) is not None:
                 numbers = iter(places)
                 for found in again(ratio, alphas[places], linear.to_dense(start)):
                     self._store(r, list(islice(numbers, len(found.errors))), found)
@@ -181,7 +175,7 @@ class Search:
         roots, spread = np.sqrt(self.errors), DOUBT * np.sqrt(2.0 * self.gaps)
         low, high = np.square(np.maximum(roots - spread, 0.0)), np.square(roots + spread)
         close = low.mean(axis=2) <= high.mean(axis=2).min()
-        able = [self.found[place].start is not None for place in np.ndindex(close.shape)]
+        able = [self.found[place][0].starts is not None for place in np.ndindex(close.shape)]
         rough = np.any(self.gaps > OPEN * np.square(roots), axis=2) & np.reshape(able, close.shape)
         return close & rough if np.count_nonzero(close) > 1 else np.zeros_like(close)
 

@@ -45,6 +45,9 @@ WELL_BELOW = 0.3
 violation of ε times the threshold makes a relative gap of at most 2ε."""
 
 
+CACHED = 1 << 14
+"""Coefficients of the models that are certified by the same array operations: with more, these leave the cache."""
+
 FINE = 1e-11
 """Relative gap of models that are fitted again, since the gaps of the first fits left the choice open."""
 
@@ -229,11 +232,13 @@ class _ByMoments(QuadraticPaths):
         return self.paths
 
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
-        W, b, lams = models.W, models.b, models.lams
-        return [
-            Verifier(self.scaled[f], problem).certificates(W[:, f], b[:, f], lams)
-            for f, problem in enumerate(models.problems)
-        ]
+        W, b, lams = models.W.swapaxes(0, 1), models.b.T, models.lams
+        step, found = max(1, CACHED // max(1, W[0].size)), list[list[Certificate]]()
+        for low in range(0, len(W), step):
+            own = slice(low, min(low + step, len(W)))
+            proofs = Verifier(self.scaled[own], models.problems[own]).certificates(W[own], b[own], lams)
+            found += [proofs[k : k + len(lams)] for k in range(0, len(proofs), len(lams))]
+        return found
 
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         return self.session.finished([problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
