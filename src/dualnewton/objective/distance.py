@@ -170,7 +170,8 @@ def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.nda
     ``gram`` is Σ c_i ã_i ã_iᵀ of the training rows, ``sample_gram`` Σ ω_s ã_s ã_sᵀ of the sample; the ridge of an intercept
     is zero.
     """
-    H = gram + np.diag(ridge)
+    H = gram.copy()
+    H.ravel()[:: len(H) + 1] += ridge
     if (L := _factor(H)) is None:
         return None
     largest = _largest_quotient(H, L, sample_gram) if len(H) > FEW else None
@@ -186,12 +187,12 @@ def _largest_quotient(H: np.ndarray, L: np.ndarray, G: np.ndarray) -> float | No
     """
     from scipy.linalg.blas import dtrsv
 
-    U, v = np.ascontiguousarray(L).T, np.sqrt(np.maximum(G.diagonal(), 0.0))  # BLAS stores columns
+    v = np.sqrt(np.maximum(G.diagonal(), 0.0))
     if not v.any():
         return 0.0
     for _ in range(POWERS):
-        half = dtrsv(U, v / np.linalg.norm(v), trans=1)
-        u = dtrsv(U, half)
+        half = dtrsv(L, v / np.linalg.norm(v), lower=1)  # L is stored by columns
+        u = dtrsv(L, half, lower=1, trans=1)
         v = G @ u
         estimate = float(u @ v) / float(half @ half)
     least = 1.0 / (1.0 - ROUNDING * len(H))

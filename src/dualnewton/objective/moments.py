@@ -85,19 +85,27 @@ class Moments:
         """Return the moments of rows repeated the given number of times."""
         return self if factor == 1.0 else Moments(factor * self.gram, factor * self.cross, self.origin)
 
-    def centred(self, *, fit_intercept: bool) -> Centred:
-        """Return the moments about the means, or about zero if there is no intercept.
+    def centred(self, *, fit_intercept: bool, out: np.ndarray | None = None) -> Centred:
+        """Return the moments about the means, or about zero if there is no intercept; the matrix in ``out`` if that is given.
 
         Features of sparse rows that are constant up to rounding are zero: a matrix of rounding errors is indefinite.
         """
         second, cross, first = self.gram[:-1, :-1], self.cross[:-1], self.gram[:-1, -1]
         if not fit_intercept:
+            if out is not None:
+                out[:] = second
             return Centred(second, cross, np.zeros_like(first), np.zeros(cross.shape[1]))
         mean, target_mean = first / self.total, self.cross[-1] / self.total
-        left, along = second - np.outer(first, mean), cross - np.outer(first, target_mean)
+        left = np.outer(first, mean, out=out)
+        np.subtract(second, left, out=left)
+        along = self.slopes(fit_intercept=True)
         if (lost := np.diag(left) < LOST * np.diag(second)).any():
             left[lost], left[:, lost], along[lost] = 0.0, 0.0, 0.0
         return Centred(left, along, mean + self.origin, target_mean)
+
+    def slopes(self, *, fit_intercept: bool) -> np.ndarray:
+        """Return Σ c_i (x_i − m)(y_i − ȳ)ᵀ, of shape (d, K); about zero if there is no intercept."""
+        return self.cross[:-1] - fit_intercept * np.outer(self.gram[:-1, -1], self.cross[-1] / self.total)
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.gram + other.gram, self.cross + other.cross, self.origin)

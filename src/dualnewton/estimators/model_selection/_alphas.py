@@ -71,16 +71,18 @@ class Search:
         data: Examples,
         folds: Folds,
         ratios: Sequence[float],  # values of l1_ratio
-        grids: Sequence[np.ndarray],  # for each of them the values of alpha
     ) -> None:
-        self.session, self.data, self.folds, self.ratios, self.grids = session, data, folds, ratios, grids
+        self.session, self.data, self.folds, self.ratios = session, data, folds, ratios
+        # The best value with what was found for it, and all values if their models fit into some memory: what was found for some
+        # alphas, and the place of this one among them.
+        self.found: dict[tuple[int, int], tuple[Scored, int]] = {}
+
+    def _begin(self, grids: Sequence[np.ndarray]) -> None:
+        self.grids, ratios, folds = grids, self.ratios, self.folds
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
         self.outcomes = np.empty(self.errors.shape, dtype=object)  # certificates and statuses of the models
         self._gaps: np.ndarray | None = None  # those of the outcomes, once they are needed
         self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
-        # The best value with what was found for it, and all values if their models fit into some memory: what was found for some
-        # alphas, and the place of this one among them.
-        self.found: dict[tuple[int, int], tuple[Scored, int]] = {}
 
     def final(self) -> list[Result]:
         """Return the results of all rows for the best value."""
@@ -101,8 +103,9 @@ class Search:
             self._gaps = gaps_of(values[..., 0], values[..., 1])
         return self._gaps
 
-    def fit(self, walk: Walk) -> None:
-        """Fit all values, and those among which the gaps leave the choice open once more."""
+    def fit(self, walk: Walk, grids: Sequence[np.ndarray]) -> None:
+        """Fit all values, a grid of alphas for each ratio, and those among which the gaps leave the choice open once more."""
+        self._begin(grids)
         kept, many = 0, self.errors.size * self.data.X.shape[1] > KEPT
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
             places = iter(range(len(alphas)))
@@ -248,13 +251,14 @@ class AlphaSearch(CrossValidated):
     # Shared ------------------------------------------------------------------------------------------------------------
 
     def _search(self, data: Examples, ratios: list[float], params: dict[str, Any]) -> None:
-        grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
         splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         with GridSession(self) as session:
-            search = Search(session, data, folds, ratios, grids)
-            search.fit(self._walk(search))
+            search = Search(session, data, folds, ratios)
+            walk = self._walk(search)
+            grids = [self._grid(search, ratio) for ratio in ratios]
+            search.fit(walk, grids)
             proof = self._choice(search)
             final = search.final()
         r, k = search.best
@@ -284,7 +288,7 @@ class AlphaSearch(CrossValidated):
             count = len(found) // len(folds)
             yield whole, [found[low : low + count] for low in range(0, len(found), count)]
 
-    def _grid(self, data: Examples, ratio: float) -> np.ndarray:
+    def _grid(self, search: Search, ratio: float) -> np.ndarray:
         """Return the values of alpha for an l1_ratio, from the largest to the smallest."""
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
@@ -293,11 +297,19 @@ class AlphaSearch(CrossValidated):
                 "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
                 f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
             )
-        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
-        centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
-        slopes = data.matrix.transposed_times((c * centred.T).T)
-        highest = max(float(self._slope_sizes(slopes).max()), 0.0) / (c.sum() * ratio)
+        slopes, total = self._slopes_at_zero(search)
+        highest = max(float(self._slope_sizes(slopes).max()), 0.0) / (total * ratio)
         return falling_grid(highest, self.eps, int(self.alphas))
+
+    def _slopes_at_zero(self, search: Search) -> tuple[np.ndarray, float]:
+        """Return Σ c_i x_i (y_i − ȳ), from the moments of the rows if these are known, and Σ c_i."""
+        data, free = search.data, self.fit_intercept
+        if search.moments is not None:
+            every = search.moments.training[-1]  # all rows
+            return every.slopes(fit_intercept=free)[:, 0], every.total
+        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+        centred = data.y - (c @ data.y / c.sum() if free else 0.0)
+        return data.matrix.transposed_times((c * centred.T).T), float(c.sum())
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata routing: the splitter of ``fit`` takes metadata."""

@@ -223,10 +223,8 @@ class _ByMoments(QuadraticPaths):
         n, d = data.X.shape
         self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, self.session.tuning, shift=fit_intercept)
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
-        weights = folds.counts * c
-        weights *= (n / weights.sum(axis=1))[:, None]
         compiled = compiles_paths(d, self.session.tuning)
-        self.paths = FromMoments.of(self.scaled, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
+        self.paths = FromMoments.of(self.scaled, data.y, self.weightings, fit_intercept=fit_intercept, compiled=compiled)
 
     def _paths(self, *, ridge: bool) -> Paths:  # noqa: ARG002
         return self.paths

@@ -119,10 +119,10 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
                 found.append(float(mean_tweedie_deviance(data.y[rows], mean, sample_weight=c, power=power)))
         return found
 
-    def _grid(self, data: Examples, ratio: float) -> np.ndarray:
+    def _grid(self, search: Search, ratio: float) -> np.ndarray:
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=False))[::-1]
-        (problem,) = self._first_member()._problems(data)
+        (problem,) = self._first_member()._problems(search.data)
         b = problem.best_intercept(np.zeros(problem.d))
         slopes = problem.data.transposed_times(problem.c * problem.slopes_at(problem.o + b)) / problem.n
         highest = max(float(self._slope_sizes(slopes).max()), 0.0) / max(ratio, LEAST_RATIO)
