@@ -44,6 +44,9 @@ SOME = 1024
 EXPANDED = 1 << 17
 """Entries up to which sparse rows are made dense to subtract their mean, so that nearly constant features keep their digits."""
 
+NEAR = 1.0
+"""Mean of a feature, in units of its standard deviation, up to which sums about zero lose no more than one bit."""
+
 LOST = 64.0 * 2.0**-53
 """A feature is constant if its variance about the mean is below this fraction of Σ c_i x_ij²: the difference is rounding."""
 
@@ -114,13 +117,21 @@ class Moments:
 def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
     """Return about the mean of the rows; zero without an intercept, and for many sparse rows, which centring would make dense.
 
-    The mean of some rows suffices: any origin near the mean avoids cancellation.
+    The mean of some rows suffices: any origin near the mean avoids cancellation. Zero is near enough if all means are small
+    against the deviations, and needs no copies of the rows.
     """
     if not shift or (data.profile.sparse and data.n * data.d > EXPANDED):
         return np.zeros(data.d)
     some = slice(None, None, max(1, data.n // SOME))
     weights = data.entries(c, some)
-    return weights @ data.rows(some) / weights.sum() if weights.any() else data.transposed_times(c) / float(c.sum())
+    if not weights.any():
+        return data.transposed_times(c) / float(c.sum())
+    rows = data.rows(some)
+    mean = weights @ rows / weights.sum()
+    if data.profile.sparse or len(weights) == data.n:
+        return mean
+    squares = weights @ np.square(rows, dtype=np.float64) / weights.sum()
+    return np.zeros(data.d) if np.all((1.0 + NEAR**-2) * np.square(mean) <= squares) else mean
 
 
 class Sums(NamedTuple):
@@ -153,6 +164,11 @@ class Residuals:
         self.norms = np.sqrt(self.G.diagonal()) * (1.0 + self.eta)
         self.Q = np.sqrt(self.squares)
         self.V = self.Q + 2.0 * self.norms[-1] * np.abs(self.shift)
+
+    @classmethod
+    def of(cls, moments: Moments, problem: Problem) -> Residuals:
+        """Return the residuals on the rows of a problem, with its weights."""
+        return cls(moments, problem.y.reshape(problem.n, -1), problem.c, shift=problem.fit_intercept)
 
     @classmethod
     def stacked(cls, sets: Sequence[Residuals]) -> Residuals:
@@ -195,21 +211,16 @@ class Verifier:
 
     of one or K outputs, with the dual point α_i = y_i − W x_i − b′, b′ the best intercept for W, scaled until g*(ᾱ) is finite.
 
-    The moments have the weights c and the targets of the problems, which differ from ``problem`` in λ only. Of several problems
-    with other weights and targets (folds), each with its own moments and models, all models are certified by the same array
-    operations.
+    The moments have the weights c and the targets of the problems, which differ from ``problem`` in λ only. Given the residuals
+    of several problems with other weights or targets (folds), it certifies the models of all of them by the same array
+    operations; ``problem`` is any of them.
     """
 
-    def __init__(self, moments: Moments | Sequence[Moments], problem: Problem | Sequence[Problem]) -> None:
-        alone = isinstance(moments, Moments)
-        each, problems = ([moments], [problem]) if alone else (moments, problem)
-        self.problem: Problem = problems[0]
-        residuals = [
-            Residuals(own, one.y.reshape(one.n, -1), one.c, shift=one.fit_intercept)
-            for own, one in zip(each, problems, strict=True)
-        ]
-        self.of = residuals[0] if alone else Residuals.stacked(residuals)
-        gauges = [gauge(one, own.norms[:-1]) for one, own in zip(problems, residuals, strict=True)]
+    def __init__(self, moments: Moments | Residuals, problem: Problem) -> None:
+        self.problem = problem
+        self.of = Residuals.of(moments, problem) if isinstance(moments, Moments) else moments
+        norms = self.of.norms[..., :-1]
+        gauges = [gauge(problem, own) for own in norms.reshape(-1, norms.shape[-1])]
         self.gauge = np.array(gauges).reshape(*self.of.sets, 1)
 
     def certificates(self, W: np.ndarray, b: np.ndarray, lams: np.ndarray) -> list[Certificate]:

@@ -80,8 +80,8 @@ class Search:
     def _begin(self, grids: Sequence[np.ndarray]) -> None:
         self.grids, ratios, folds = grids, self.ratios, self.folds
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
-        self.outcomes = np.empty(self.errors.shape, dtype=object)  # certificates and statuses of the models
-        self._gaps: np.ndarray | None = None  # those of the outcomes, once they are needed
+        # Certificates and statuses of the models, and their gaps with the rounding errors of these.
+        self.outcomes, self.gaps = np.empty(self.errors.shape, dtype=object), np.empty(self.errors.shape)
         self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
 
     def final(self) -> list[Result]:
@@ -93,15 +93,6 @@ class Search:
         """Return the models from which a more accurate fit of a value starts, if there are any."""
         scored, k = self.found[place]
         return None if scored.starts is None else scored.starts[k]
-
-    @property
-    def gaps(self) -> np.ndarray:
-        """The gaps of the models, with the rounding errors of these."""
-        if self._gaps is None:
-            proofs = [outcome.certificate for outcome in self.outcomes.flat]
-            values = np.array([(proof.primal, proof.dual) for proof in proofs]).reshape(*self.errors.shape, 2)
-            self._gaps = gaps_of(values[..., 0], values[..., 1])
-        return self._gaps
 
     def fit(self, walk: Walk, grids: Sequence[np.ndarray]) -> None:
         """Fit all values, a grid of alphas for each ratio, and those among which the gaps leave the choice open once more."""
@@ -121,7 +112,10 @@ class Search:
 
     def _store(self, r: int, places: Sequence[int], scored: Scored) -> None:
         """Store what was found for some alphas, given their numbers in grid r."""
-        self.errors[r, places], self.outcomes[r, places], self._gaps = scored.errors, scored.outcomes, None
+        self.errors[r, places], self.outcomes[r, places] = scored.errors, scored.outcomes
+        proofs = [outcome.certificate for of_folds in scored.outcomes for outcome in of_folds]
+        primal, dual = np.array([(proof.primal, proof.dual) for proof in proofs]).T
+        self.gaps[r, places] = gaps_of(primal, dual).reshape(scored.errors.shape)
         self.found |= {(r, place): (scored, k) for k, place in enumerate(places)}
         means = scored.errors.mean(axis=1)
         least = int(np.argmin(np.where(np.isnan(means), np.inf, means)))

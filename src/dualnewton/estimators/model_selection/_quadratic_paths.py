@@ -25,11 +25,10 @@ from dualnewton.estimators.model_selection._session import TOGETHER, GridSession
 from dualnewton.interop.parts import Examples
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
-from dualnewton.objective.moments import Verifier
+from dualnewton.objective.moments import Residuals, Verifier
 from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments, walks_by_entries
-from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result, Status
 from dualnewton.solvers.prox.entry_paths import FromEntries
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
@@ -92,6 +91,7 @@ class QuadraticPaths(ABC):
 
     def __init__(self, session: GridSession, data: Examples, folds: Folds, pose: Callable[[float], Any]) -> None:
         self.session, self.data, self.pose = session, data, pose
+        self._posed = dict[float, Sequence[Problem]]()
         self.weightings = folds.and_all_rows().relative_weights(data.sample_weight)
         c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
         self._prepare(folds, c, fit_intercept=pose(0.5).fit_intercept)
@@ -135,6 +135,14 @@ class QuadraticPaths(ABC):
 
         return finely
 
+    def _problems(self, ratio: float) -> Sequence[Problem]:
+        """Return the problems of the folds, and that of all rows, for an l1_ratio and alpha = 1."""
+        if ratio not in self._posed:
+            poser = self.pose(ratio)
+            poser.weightings = self.weightings
+            self._posed[ratio] = poser._problems(self.data)
+        return self._posed[ratio]
+
     def along(
         self, ratio: float, alphas: np.ndarray, start: np.ndarray | None = None, goal: float | None = None
     ) -> Iterator[Fitted]:
@@ -142,11 +150,10 @@ class QuadraticPaths(ABC):
 
         The paths begin at ``start``, or zero, and have relative gaps of at most ``goal``, or that of the session.
         """
-        poser = self.pose(ratio)
-        poser.weightings = self.weightings
-        problems, done = poser._problems(self.data), 0
-        lams, base = mixed(1.0, ratio, positive=poser.positive)[0] * alphas, Penalty.of(problems[0])
-        factors = (lams / problems[0].lam).tolist()
+        problems, done = self._problems(ratio), 0
+        base = Penalty.of(problems[0])
+        factors = alphas.tolist()
+        lams = problems[0].lam * alphas
         penalties = [base.times(factor) for factor in factors]
         goal = WELL_BELOW * (self.session.goal if goal is None else goal) * float(base.threshold.max())
         goals = [goal * factor for factor in factors]
@@ -222,6 +229,7 @@ class _ByMoments(QuadraticPaths):
         data, folds = self.data, folds.and_all_rows()
         n, d = data.X.shape
         self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, self.session.tuning, shift=fit_intercept)
+        self.residuals = list[Residuals]()
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
         compiled = compiles_paths(d, self.session.tuning)
         self.paths = FromMoments.of(self.scaled, data.y, self.weightings, fit_intercept=fit_intercept, compiled=compiled)
@@ -231,12 +239,13 @@ class _ByMoments(QuadraticPaths):
 
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
         W, b, lams = models.W.swapaxes(0, 1), models.b.T, models.lams
-        step, found = max(1, CACHED // max(1, W[0].size)), list[list[Certificate]]()
+        step, found = max(1, CACHED // max(1, W[0].size)), list[Certificate]()
+        self.residuals = self.residuals or [Residuals.of(*each) for each in zip(self.scaled, models.problems, strict=False)]
         for low in range(0, len(W), step):
             own = slice(low, min(low + step, len(W)))
-            proofs = Verifier(self.scaled[own], models.problems[own]).certificates(W[own], b[own], lams)
-            found += [proofs[k : k + len(lams)] for k in range(0, len(proofs), len(lams))]
-        return found
+            verifier = Verifier(Residuals.stacked(self.residuals[own]), models.problems[0])
+            found += verifier.certificates(W[own], b[own], lams)
+        return [found[k : k + len(lams)] for k in range(0, len(found), len(lams))]
 
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         return self.session.finished([problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
