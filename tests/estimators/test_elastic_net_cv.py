@@ -78,9 +78,7 @@ def test_errors_from_moments_are_those_on_the_rows(weighted):
     W[0] += rng.standard_normal((4, 5))
     W[1, 2] += 1e-9 * rng.standard_normal(5)
     found = Fitted(W, b, [[], [], []], lambda _: [])
-    by_moments, on_rows = (
-        np.array([each.errors for each in _Errors(given, folds, known).scored(found)]) for known in (moments, None)
-    )
+    by_moments, on_rows = (_Errors(given, folds, known).scored(found).errors for known in (moments, None))
     np.testing.assert_allclose(by_moments, on_rows, rtol=1e-9)
     assert on_rows[2].max() < 1e-20
     residuals = _Errors(given, folds, moments).residuals[2]

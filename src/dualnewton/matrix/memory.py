@@ -331,7 +331,7 @@ class MemoryData(Data):
         self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         d, shifted, indices = self.d, bool(origin.any()), np.arange(self.n) if indices is None else indices
-        if not shifted and self.work.by_pairs is not None:
+        if not shifted and self.profile.sparse and self.work.by_pairs is not None:
             H = self.weighted_gram(weights, indices, intercept=True)
             rows = self.rows(slice(None) if indices.size == self.n else indices)
             weighted = weights[:, None] * targets
@@ -339,9 +339,10 @@ class MemoryData(Data):
         weighted = weights[:, None] * np.column_stack([targets, np.ones(indices.size)])
         H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
         buffer = np.zeros((0, d))  # for all pieces: fresh memory takes longer than the subtraction
+        copied = shifted or not (self.profile.sparse or self.X.dtype == np.float64)
         for some, own in self._squared_pieces(indices, expanded=shifted or not self.profile.sparse):
             rows = own
-            if shifted:
+            if copied:
                 buffer = buffer if len(buffer) >= own.shape[0] else np.empty((own.shape[0], d))
                 rows = np.subtract(linear.to_dense(own), origin, out=buffer[: own.shape[0]])
             H[:d, :d] += outer_products(rows, weights[some], np.float64)

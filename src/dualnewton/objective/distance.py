@@ -111,10 +111,10 @@ class Region:
 
     def spread_of(self, gram: np.ndarray) -> float:
         """Return the bound for a sample whose Gram matrix is given in the coordinates of x."""
-        from scipy.linalg import solve_triangular
+        from scipy.linalg.blas import dtrsm  # scipy's checks take longer than the solution of a small system
 
-        half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
-        S = solve_triangular(self.factor, half.T, lower=True, check_finite=False)
+        half = dtrsm(1.0, self.factor, gram, lower=1)
+        S = dtrsm(1.0, self.factor, half.T, lower=1)
         return self.radius * math.sqrt(_largest_eigenvalue(S))
 
 
@@ -170,7 +170,8 @@ def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.nda
     ``gram`` is Σ c_i ã_i ã_iᵀ of the training rows, ``sample_gram`` Σ ω_s ã_s ã_sᵀ of the sample; the ridge of an intercept
     is zero.
     """
-    H = gram + np.diag(ridge)
+    H = gram.copy()
+    H.ravel()[:: len(H) + 1] += ridge
     if (L := _factor(H)) is None:
         return None
     largest = _largest_quotient(H, L, sample_gram) if len(H) > FEW else None
@@ -186,12 +187,12 @@ def _largest_quotient(H: np.ndarray, L: np.ndarray, G: np.ndarray) -> float | No
     """
     from scipy.linalg.blas import dtrsv
 
-    U, v = np.ascontiguousarray(L).T, np.sqrt(np.maximum(G.diagonal(), 0.0))  # BLAS stores columns
+    v = np.sqrt(np.maximum(G.diagonal(), 0.0))
     if not v.any():
         return 0.0
     for _ in range(POWERS):
-        half = dtrsv(U, v / np.linalg.norm(v), trans=1)
-        u = dtrsv(U, half)
+        half = dtrsv(L, v / np.linalg.norm(v), lower=1)  # L is stored by columns
+        u = dtrsv(L, half, lower=1, trans=1)
         v = G @ u
         estimate = float(u @ v) / float(half @ half)
     least = 1.0 / (1.0 - ROUNDING * len(H))
@@ -327,13 +328,11 @@ def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
 
 def _factor(H: np.ndarray) -> np.ndarray | None:
     """Return the lower Cholesky factor of H; None if H is singular up to rounding."""
-    from scipy.linalg import LinAlgError, cholesky
+    from scipy.linalg.lapack import dpotrf
 
-    try:
-        L: np.ndarray = cholesky(H, lower=True, check_finite=False)
-    except LinAlgError:
-        return None
-    return None if np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max() else L
+    L: np.ndarray
+    L, failed = dpotrf(H.T, lower=1, clean=1)
+    return None if failed or np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max() else L
 
 
 def _radius(scale: float, size: float) -> float:

@@ -64,4 +64,4 @@ def _certified(problem: Problem, lams: np.ndarray, models: np.ndarray, intercept
     r = g.reaches(bars) * (1.0 - ROUNDED)
     primal = 0.5 * squares / n + lams * g.values(points)
     dual = (r * along - 0.5 * r * r * own) / n - lams * g.conjugates(r[:, None] * bars)
-    return [Certificate(*pair) for pair in zip(primal.tolist(), dual.tolist(), strict=True)]
+    return Certificate.of_values(primal, dual)

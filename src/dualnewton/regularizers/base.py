@@ -131,6 +131,10 @@ class OfSeveral:
         """g*(s) of each model."""
         return np.array([self.conjugate(s) for s in S])  # type: ignore[attr-defined]
 
+    def grad_conjugates(self, S: Array) -> np.ndarray:
+        """∇g*(s) of each model."""
+        return np.array([self.grad_conjugate(s) for s in S])  # type: ignore[attr-defined]
+
     def reaches(self, S: Array) -> np.ndarray:
         """The largest r ≤ 1 for which g*(rs) is finite, of each model."""
         return np.array([self.reach(s) for s in S])  # type: ignore[attr-defined]

@@ -117,6 +117,9 @@ class ElasticNet(Regularizer):
         W = self.grad_conjugate(S)
         return np.asarray(0.5 * np.einsum("aj,aj->a", W, W))
 
+    def grad_conjugates(self, S: Array) -> np.ndarray:
+        return np.asarray(self.grad_conjugate(S))  # entry by entry
+
 
 @dataclass(frozen=True)
 class NonNegative(Regularizer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +21,7 @@ from dualnewton.estimators.model_selection._cross_validated import CrossValidate
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import over_folds, walk_values
 from dualnewton.estimators.model_selection._least_squares import FoldMoments
-from dualnewton.estimators.model_selection._proofs import gap_of
+from dualnewton.estimators.model_selection._proofs import gaps_of
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.matrix import linear
 from dualnewton.run.result import Result
@@ -41,19 +42,20 @@ KEPT = 1 << 23
 
 
 class Scored(NamedTuple):
-    """Outcome and error of the model of each fold for an alpha, and a function that returns the results of all rows.
+    """Outcome and error of the model of each fold for some alphas, and a function that returns the results of all rows for one.
 
-    ``start`` has the models from which a more accurate fit starts, if there is one; as a sparse array if features are many.
+    ``starts`` has the models from which a more accurate fit of each alpha starts, if there are any; as sparse arrays if features
+    are many.
     """
 
-    outcomes: Sequence[Outcome]
-    errors: Sequence[float] | np.ndarray
-    final: Callable[[], list[Result]]
-    start: linear.Matrix | None = None
+    outcomes: Sequence[Sequence[Outcome]]
+    errors: np.ndarray
+    final: Callable[[int], list[Result]]
+    starts: Sequence[linear.Matrix] | np.ndarray | None = None
 
 
 Walk = Callable[[float, np.ndarray], Iterator[Scored]]
-"""Fits a decreasing grid of alphas for an l1_ratio, and yields what was found for each alpha."""
+"""Fits a decreasing grid of alphas for an l1_ratio, and yields what was found for consecutive alphas."""
 
 
 class Search:
@@ -69,41 +71,56 @@ class Search:
         data: Examples,
         folds: Folds,
         ratios: Sequence[float],  # values of l1_ratio
-        grids: Sequence[np.ndarray],  # for each of them the values of alpha
     ) -> None:
-        self.session, self.data, self.folds, self.ratios, self.grids = session, data, folds, ratios, grids
+        self.session, self.data, self.folds, self.ratios = session, data, folds, ratios
+        # The best value with what was found for it, and all values if their models fit into some memory: what was found for some
+        # alphas, and the place of this one among them.
+        self.found: dict[tuple[int, int], tuple[Scored, int]] = {}
+
+    def _begin(self, grids: Sequence[np.ndarray]) -> None:
+        self.grids, ratios, folds = grids, self.ratios, self.folds
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
         # Certificates and statuses of the models, and their gaps with the rounding errors of these.
         self.outcomes, self.gaps = np.empty(self.errors.shape, dtype=object), np.empty(self.errors.shape)
         self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
-        # The best value with what was found for it, and all values if their models fit into some memory.
-        self.found: dict[tuple[int, int], Scored] = {}
 
-    @property
-    def final(self) -> Callable[[], list[Result]]:
-        """A function that returns the results of all rows for the best value."""
-        return self.found[self.best].final
+    def final(self) -> list[Result]:
+        """Return the results of all rows for the best value."""
+        scored, place = self.found[self.best]
+        return scored.final(place)
 
-    def fit(self, walk: Walk) -> None:
-        """Fit all values, and those among which the gaps leave the choice open once more."""
+    def _start(self, place: tuple[int, int]) -> linear.Matrix | None:
+        """Return the models from which a more accurate fit of a value starts, if there are any."""
+        scored, k = self.found[place]
+        return None if scored.starts is None else scored.starts[k]
+
+    def fit(self, walk: Walk, grids: Sequence[np.ndarray]) -> None:
+        """Fit all values, a grid of alphas for each ratio, and those among which the gaps leave the choice open once more."""
+        self._begin(grids)
         kept, many = 0, self.errors.size * self.data.X.shape[1] > KEPT
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
-            for k, found in enumerate(walk(ratio, alphas)):
-                if many and found.start is not None:
-                    found = found._replace(start=sp.csr_array(found.start))
-                self._store((r, k), found)
-                kept += 0 if found.start is None else found.start.size
+            places = iter(range(len(alphas)))
+            for found in walk(ratio, alphas):
+                if many and found.starts is not None:
+                    found = found._replace(starts=[sp.csr_array(start) for start in found.starts])
+                self._store(r, list(islice(places, len(found.errors))), found)
+                kept += 0 if found.starts is None else sum(start.size for start in found.starts)
                 if self.again is None or kept > KEPT:
                     self.found = {self.best: self.found[self.best]}
         if self.again is not None and kept <= KEPT and not self.session.is_over:
             self._compare_again(self.again)
 
-    def _store(self, place: tuple[int, int], found: Scored) -> None:
-        self.errors[place], self.outcomes[place], self.found[place] = found.errors, found.outcomes, found
-        self.gaps[place] = [gap_of(outcome.certificate) for outcome in found.outcomes]
-        mean = float(self.errors[place].mean())
-        if mean < self.least or len(self.found) == 1:
-            self.best, self.least = place, mean
+    def _store(self, r: int, places: Sequence[int], scored: Scored) -> None:
+        """Store what was found for some alphas, given their numbers in grid r."""
+        self.errors[r, places], self.outcomes[r, places] = scored.errors, scored.outcomes
+        proofs = [outcome.certificate for of_folds in scored.outcomes for outcome in of_folds]
+        primal, dual = np.array([(proof.primal, proof.dual) for proof in proofs]).T
+        self.gaps[r, places] = gaps_of(primal, dual).reshape(scored.errors.shape)
+        self.found |= {(r, place): (scored, k) for k, place in enumerate(places)}
+        means = scored.errors.mean(axis=1)
+        least = int(np.argmin(np.where(np.isnan(means), np.inf, means)))
+        if means[least] < self.least:
+            self.best, self.least = (r, places[least]), float(means[least])
 
     def _compare_again(self, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
         """Fit the values that may be the best almost exactly, as far as such fits change errors enough."""
@@ -141,9 +158,10 @@ class Search:
 
     def _fit_again(self, batch: np.ndarray, again: Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]) -> None:
         for r, (ratio, alphas) in enumerate(zip(self.ratios, self.grids, strict=True)):
-            if (places := np.flatnonzero(batch[r]).tolist()) and (start := self.found[r, places[0]].start) is not None:
-                for k, found in zip(places, again(ratio, alphas[places], linear.to_dense(start)), strict=False):
-                    self._store((r, k), found)
+            if (places := np.flatnonzero(batch[r]).tolist()) and (start := self._start((r, places[0]))) is not None:
+                numbers = iter(places)
+                for found in again(ratio, alphas[places], linear.to_dense(start)):
+                    self._store(r, list(islice(numbers, len(found.errors))), found)
 
     def _contenders(self) -> np.ndarray:
         """Return whether each value may be the best one of exact fits, given the gaps of its models, which are not tiny.
@@ -154,7 +172,7 @@ class Search:
         roots, spread = np.sqrt(self.errors), DOUBT * np.sqrt(2.0 * self.gaps)
         low, high = np.square(np.maximum(roots - spread, 0.0)), np.square(roots + spread)
         close = low.mean(axis=2) <= high.mean(axis=2).min()
-        able = [self.found[place].start is not None for place in np.ndindex(close.shape)]
+        able = [self.found[place][0].starts is not None for place in np.ndindex(close.shape)]
         rough = np.any(self.gaps > OPEN * np.square(roots), axis=2) & np.reshape(able, close.shape)
         return close & rough if np.count_nonzero(close) > 1 else np.zeros_like(close)
 
@@ -227,13 +245,14 @@ class AlphaSearch(CrossValidated):
     # Shared ------------------------------------------------------------------------------------------------------------
 
     def _search(self, data: Examples, ratios: list[float], params: dict[str, Any]) -> None:
-        grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
         splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         with GridSession(self) as session:
-            search = Search(session, data, folds, ratios, grids)
-            search.fit(self._walk(search))
+            search = Search(session, data, folds, ratios)
+            walk = self._walk(search)
+            grids = [self._grid(search, ratio) for ratio in ratios]
+            search.fit(walk, grids)
             proof = self._choice(search)
             final = search.final()
         r, k = search.best
@@ -245,8 +264,8 @@ class AlphaSearch(CrossValidated):
         if proof is not None:
             self.choice_certificate_ = proof
         self._adopt(data, final)
-        values = [*[self.alpha_] * len(final), *np.repeat(np.stack(grids), len(folds))]
-        names = [f"alpha = {alpha:.3g}" for alpha in values]
+        named = [f"alpha = {alpha:.3g}" for alpha in np.concatenate(grids).tolist()]
+        names = [f"alpha = {self.alpha_:.3g}"] * len(final) + [name for name in named for _ in range(len(folds))]
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
 
     def _in_passes(
@@ -263,7 +282,7 @@ class AlphaSearch(CrossValidated):
             count = len(found) // len(folds)
             yield whole, [found[low : low + count] for low in range(0, len(found), count)]
 
-    def _grid(self, data: Examples, ratio: float) -> np.ndarray:
+    def _grid(self, search: Search, ratio: float) -> np.ndarray:
         """Return the values of alpha for an l1_ratio, from the largest to the smallest."""
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
@@ -272,11 +291,19 @@ class AlphaSearch(CrossValidated):
                 "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
                 f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
             )
-        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
-        centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
-        slopes = data.matrix.transposed_times((c * centred.T).T)
-        highest = max(float(self._slope_sizes(slopes).max()), 0.0) / (c.sum() * ratio)
+        slopes, total = self._slopes_at_zero(search)
+        highest = max(float(self._slope_sizes(slopes).max()), 0.0) / (total * ratio)
         return falling_grid(highest, self.eps, int(self.alphas))
+
+    def _slopes_at_zero(self, search: Search) -> tuple[np.ndarray, float]:
+        """Return Σ c_i x_i (y_i − ȳ), from the moments of the rows if these are known, and Σ c_i."""
+        data, free = search.data, self.fit_intercept
+        if search.moments is not None:
+            every = search.moments.training[-1]  # all rows
+            return every.slopes(fit_intercept=free)[:, 0], every.total
+        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+        centred = data.y - (c @ data.y / c.sum() if free else 0.0)
+        return data.matrix.transposed_times((c * centred.T).T), float(c.sum())
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata routing: the splitter of ``fit`` takes metadata."""

@@ -10,7 +10,6 @@ one before. The verifier certifies the models from the same moments, with a boun
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,9 +102,12 @@ class JointPaths:
             self._certified(fold, problem, path, lams, errors)
             for fold, (problem, path) in enumerate(zip(of_folds, found, strict=False))
         ]
-        for k, lam in enumerate(lams):
-            outcomes, missed = zip(*(own[k] for own in each), strict=True)
-            yield Scored(outcomes, missed, partial(self.of_all_rows, like(whole, lam=lam), found, k))
+        outcomes, errors = ([[pair[k] for pair in of_alpha] for of_alpha in zip(*each, strict=True)] for k in (0, 1))
+
+        def final(k: int) -> list[Result]:
+            return self.of_all_rows(like(whole, lam=lams[k]), found, k)
+
+        yield Scored(outcomes, np.array(errors), final)
 
     def _certified(
         self, fold: int, problem: Problem, path: Path, lams: Sequence[float], errors: Any

@@ -60,6 +60,7 @@ class FoldMoments:
         data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
         origin, (kinds, group) = origin_of(data, c, shift=shift), folds.patterns
         self.folds, self.groups = folds, list[Moments]()
+        self._held_out = dict[int, Moments | None]()  # those asked for
         if kinds.shape[1] > len(folds) + 1:  # with so many groups, summing each fold separately is cheaper
             self.training = [Moments.of(data, Y, c * counts, origin) for counts in folds.counts]
             return
@@ -69,6 +70,11 @@ class FoldMoments:
 
     def held_out(self, fold: int) -> Moments | None:
         """Return the moments of the rows that a fold holds out, if these are all rows outside of its training set."""
+        if fold not in self._held_out:
+            self._held_out[fold] = self._outside(fold)
+        return self._held_out[fold]
+
+    def _outside(self, fold: int) -> Moments | None:
         counts, tests = self.folds.counts[fold], self.folds.tests[fold]
         outside = [own for own, count in zip(self.groups, self.folds.patterns[0][fold], strict=False) if count == 0.0]
         all_others = np.array_equal(np.bincount(tests, minlength=counts.size), counts == 0.0)

@@ -205,12 +205,12 @@ class LeastSquaresProofs:
         """Return an interval that contains the score of the exact fit, given the score and the certificate of the model."""
         if factor is None:
             return UNKNOWN
-        gap = gap_of(certificate)
+        gap = float(gaps_of(certificate.primal, certificate.dual))
         targets = np.zeros(1) if y is None else y
         held = Held(np.zeros(len(targets)), targets, np.full(len(targets), 1.0 / len(targets)))
         return interval(scoring, held, score, factor * math.sqrt(gap))
 
 
-def gap_of(certificate: Certificate) -> float:
-    """Return the gap with what its values may be off by rounding."""
-    return certificate.gap + ROUNDING * abs(certificate.primal)
+def gaps_of(primal: Any, dual: Any) -> Any:
+    """Return gaps with what the values may be off by rounding, given primal and dual values."""
+    return np.maximum(primal - dual, 0.0) + ROUNDING * np.abs(primal)

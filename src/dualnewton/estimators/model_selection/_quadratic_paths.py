@@ -25,11 +25,10 @@ from dualnewton.estimators.model_selection._session import TOGETHER, GridSession
 from dualnewton.interop.parts import Examples
 from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate
-from dualnewton.objective.moments import Verifier
+from dualnewton.objective.moments import Residuals, Verifier
 from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments, walks_by_entries
-from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result, Status
 from dualnewton.solvers.prox.entry_paths import FromEntries
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
@@ -44,6 +43,9 @@ WELL_BELOW = 0.3
 """Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the wanted gap. A
 violation of ε times the threshold makes a relative gap of at most 2ε."""
 
+
+CACHED = 1 << 14
+"""Coefficients of the models that are certified by the same array operations: with more, these leave the cache."""
 
 FINE = 1e-11
 """Relative gap of models that are fitted again, since the gaps of the first fits left the choice open."""
@@ -89,6 +91,7 @@ class QuadraticPaths(ABC):
 
     def __init__(self, session: GridSession, data: Examples, folds: Folds, pose: Callable[[float], Any]) -> None:
         self.session, self.data, self.pose = session, data, pose
+        self._posed = dict[float, Sequence[Problem]]()
         self.weightings = folds.and_all_rows().relative_weights(data.sample_weight)
         c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
         self._prepare(folds, c, fit_intercept=pose(0.5).fit_intercept)
@@ -109,28 +112,36 @@ class QuadraticPaths(ABC):
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         """Return the model of all rows for λ number k of a stretch of such models, whose problem is given."""
 
-    def walk(self, scored: Callable[[Fitted], Iterator[Scored]], in_passes: Walk) -> Walk:
+    def walk(self, scored: Callable[[Fitted], Scored], in_passes: Walk) -> Walk:
         """Return a function that fits the alphas of a grid along paths, and in passes those that the paths leave out."""
 
         def along(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             done = 0
             for found in self.along(ratio, alphas[alphas > 0.0]):
-                yield from scored(found)
+                yield scored(found)
                 done += len(found)
             yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
 
         return along
 
     def again(
-        self, scored: Callable[[Fitted], Iterator[Scored]]
+        self, scored: Callable[[Fitted], Scored]
     ) -> Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]:
         """Return a function that fits some alphas almost exactly, from the models of the first of them."""
 
         def finely(ratio: float, alphas: np.ndarray, start: np.ndarray) -> Iterator[Scored]:
             for found in self.along(ratio, alphas, start, min(FINE, self.session.goal)):
-                yield from scored(found)
+                yield scored(found)
 
         return finely
+
+    def _problems(self, ratio: float) -> Sequence[Problem]:
+        """Return the problems of the folds, and that of all rows, for an l1_ratio and alpha = 1."""
+        if ratio not in self._posed:
+            poser = self.pose(ratio)
+            poser.weightings = self.weightings
+            self._posed[ratio] = poser._problems(self.data)
+        return self._posed[ratio]
 
     def along(
         self, ratio: float, alphas: np.ndarray, start: np.ndarray | None = None, goal: float | None = None
@@ -139,14 +150,13 @@ class QuadraticPaths(ABC):
 
         The paths begin at ``start``, or zero, and have relative gaps of at most ``goal``, or that of the session.
         """
-        poser = self.pose(ratio)
-        poser.weightings = self.weightings
-        problems, done = poser._problems(self.data), 0
-        lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
+        problems, done = self._problems(ratio), 0
         base = Penalty.of(problems[0])
-        penalties = [base.times(lam / problems[0].lam) for lam in lams]
-        goal = WELL_BELOW * (self.session.goal if goal is None else goal)
-        goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
+        factors = alphas.tolist()
+        lams = problems[0].lam * alphas
+        penalties = [base.times(factor) for factor in factors]
+        goal = WELL_BELOW * (self.session.goal if goal is None else goal) * float(base.threshold.max())
+        goals = [goal * factor for factor in factors]
         if not len(alphas):
             return
         for stretch in batches(
@@ -219,21 +229,23 @@ class _ByMoments(QuadraticPaths):
         data, folds = self.data, folds.and_all_rows()
         n, d = data.X.shape
         self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, self.session.tuning, shift=fit_intercept)
+        self.residuals = list[Residuals]()
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
-        weights = folds.counts * c
-        weights *= (n / weights.sum(axis=1))[:, None]
         compiled = compiles_paths(d, self.session.tuning)
-        self.paths = FromMoments.of(self.scaled, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
+        self.paths = FromMoments.of(self.scaled, data.y, self.weightings, fit_intercept=fit_intercept, compiled=compiled)
 
     def _paths(self, *, ridge: bool) -> Paths:  # noqa: ARG002
         return self.paths
 
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
-        W, b, lams = models.W, models.b, models.lams
-        return [
-            Verifier(self.scaled[f], problem).certificates(W[:, f], b[:, f], lams)
-            for f, problem in enumerate(models.problems)
-        ]
+        W, b, lams = models.W.swapaxes(0, 1), models.b.T, models.lams
+        step, found = max(1, CACHED // max(1, W[0].size)), list[Certificate]()
+        self.residuals = self.residuals or [Residuals.of(*each) for each in zip(self.scaled, models.problems, strict=False)]
+        for low in range(0, len(W), step):
+            own = slice(low, min(low + step, len(W)))
+            verifier = Verifier(Residuals.stacked(self.residuals[own]), models.problems[0])
+            found += verifier.certificates(W[own], b[own], lams)
+        return [found[k : k + len(lams)] for k in range(0, len(found), len(lams))]
 
     def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
         return self.session.finished([problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)

@@ -24,7 +24,7 @@ TOGETHER = 1 << 22
 """Number of margins that are in memory at a time while models are certified."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)  # not frozen, which takes three times as long: a grid has hundreds
 class Outcome:
     """The stored outcome of a model of the grid: its certificate, status and epochs."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,10 +85,11 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         ends = np.full((*search.errors.shape, 2), choice.UNKNOWN)
 
         def bound(r: int, places: Any, weakest: float) -> None:
-            for fold in range(len(folds)):
-                if (factor := proofs.factor(fold, weakest * (1.0 - search.ratios[r]))) is not None:
-                    errors, spreads = search.errors[r, places, fold], factor * np.sqrt(search.gaps[r, places, fold])
-                    ends[r, places, fold] = choice.squared_ends(-errors, spreads, slack)
+            factors = [proofs.factor(fold, weakest * (1.0 - search.ratios[r])) for fold in range(len(folds))]
+            known = [fold for fold, factor in enumerate(factors) if factor is not None]
+            own = np.ix_(np.arange(len(search.grids[r]))[places], known)
+            spreads = np.array([factors[fold] for fold in known]) * np.sqrt(search.gaps[r][own])
+            ends[r][own] = choice.squared_ends(-search.errors[r][own], spreads, slack)
 
         def compared() -> choice.ChoiceCertificate:
             reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
@@ -121,7 +121,7 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
 
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             for whole, of_folds in self._in_passes(search, ratio, alphas):
-                yield from errors.scored(Fitted.of([result for own in of_folds for result in own], whole))
+                yield errors.scored(Fitted.of([result for own in of_folds for result in own], whole))
 
         if paths is None:  # columns of rows on disk cannot be selected
             return in_passes
@@ -166,8 +166,8 @@ class _Errors:
         y, c = self.data.y[rows, None], self.data.sample_weight
         return Residuals(own, y, np.ones(rows.size) if c is None else c[rows], shift=True)
 
-    def scored(self, found: Fitted) -> Iterator[Scored]:
-        """Yield the models of each alpha with their errors."""
+    def scored(self, found: Fitted) -> Scored:
+        """Return the models of each alpha with their errors."""
         errors, rest = np.empty(found.b.shape), []
         for fold, residuals in enumerate(self.residuals):
             if residuals is None:
@@ -178,9 +178,7 @@ class _Errors:
                 rest.append(fold)
         if rest:
             self._on_rows(found, rest, errors)
-        for k, outcomes in enumerate(found.outcomes):
-            start = None if found.starts is None else found.starts[k]
-            yield Scored(outcomes, errors[k], partial(found.final, k), start)
+        return Scored(found.outcomes, errors, found.final, found.starts)
 
     def _on_rows(self, found: Fitted, folds: Sequence[int], errors: np.ndarray) -> None:
         """Compute the errors of some folds from their rows."""

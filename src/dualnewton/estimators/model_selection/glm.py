@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -92,8 +91,8 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         def walk(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             for whole, of_folds in self._in_passes(search, ratio, alphas):
                 found = [result for own in of_folds for result in own]
-                outcomes = [Outcome.of(result) for result in found]
-                yield Scored(outcomes, self._deviances(search.data, search.folds, found), partial(list, whole))
+                errors = np.array([self._deviances(search.data, search.folds, found)])
+                yield Scored([[Outcome.of(result) for result in found]], errors, lambda _, whole=whole: whole)
 
         return walk
 
@@ -120,10 +119,10 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
                 found.append(float(mean_tweedie_deviance(data.y[rows], mean, sample_weight=c, power=power)))
         return found
 
-    def _grid(self, data: Examples, ratio: float) -> np.ndarray:
+    def _grid(self, search: Search, ratio: float) -> np.ndarray:
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=False))[::-1]
-        (problem,) = self._first_member()._problems(data)
+        (problem,) = self._first_member()._problems(search.data)
         b = problem.best_intercept(np.zeros(problem.d))
         slopes = problem.data.transposed_times(problem.c * problem.slopes_at(problem.o + b)) / problem.n
         highest = max(float(self._slope_sizes(slopes).max()), 0.0) / max(ratio, LEAST_RATIO)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,8 +61,8 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             for whole, of_folds in self._in_passes(search, ratio, alphas):
-                seen = [errors.of(fold, results) for fold, results in enumerate(of_folds)]
-                yield Scored([Outcome.of_all(results) for results in of_folds], seen, partial(list, whole))
+                seen = np.array([[errors.of(fold, results) for fold, results in enumerate(of_folds)]])
+                yield Scored([[Outcome.of_all(results) for results in of_folds]], seen, lambda _, whole=whole: whole)
 
         # Columns of rows on disk or on a cluster cannot be selected.
         wide = data.matrix.capabilities.whole and gathers_columns(data.matrix.profile, session.tuning)
@@ -117,12 +116,11 @@ class _Errors:
         W, b = np.vstack([result.w for result in results]), np.hstack([result.intercept for result in results])
         return float(self.of_models(fold, W[None], b[None])[0])
 
-    def scored(self, found: Fitted) -> Iterator[Scored]:
-        """Yield the models of one output for each alpha with their errors."""
+    def scored(self, found: Fitted) -> Scored:
+        """Return the models of one output for each alpha with their errors."""
         folds = range(found.W.shape[1])
-        each = np.array([self.of_models(f, found.W[:, f, None], found.b[:, f, None]) for f in folds])
-        for k, outcomes in enumerate(found.outcomes):
-            yield Scored(outcomes, each[:, k], partial(found.final, k))
+        errors = np.array([self.of_models(f, found.W[:, f, None], found.b[:, f, None]) for f in folds]).T
+        return Scored(found.outcomes, errors, found.final)
 
     def of_models(self, fold: int, W: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return the errors of several models, W of shape (models, K, d) and b of shape (models, K)."""

@@ -234,8 +234,11 @@ class FromMoments(Paths):
         cls, moments: Sequence[Moments], y: np.ndarray, c: Sequence[np.ndarray], *, fit_intercept: bool, compiled: bool
     ) -> FromMoments:
         """Take moments of the rows with one target y; c are the weights of the rows, for each of the F models."""
-        centred = [each.centred(fit_intercept=fit_intercept) for each in moments]
-        second, cross, mean, target_mean = (np.stack(parts) for parts in zip(*centred, strict=True))
+        second = np.empty((len(moments), *np.subtract(moments[0].gram.shape, 1)))
+        centred = [
+            each.centred(fit_intercept=fit_intercept, out=own) for each, own in zip(moments, second, strict=True)
+        ]
+        cross, mean, target_mean = (np.stack(parts) for parts in list(zip(*centred, strict=True))[1:])
         squares = np.array([float(own @ np.square(y - float(m[0]))) for own, m in zip(c, target_mean, strict=True)])
         return cls(second, cross[:, :, 0], mean, target_mean[:, 0], squares, compiled=compiled)
 
