@@ -258,22 +258,31 @@ def test_sparse_rows_with_any_number_of_columns(dtype, K, monkeypatch):
     W, R = rng.standard_normal((D, K)), rng.standard_normal((N, K))
     np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
-    monkeypatch.setattr(compiled, "SUM_ENTRIES", 3 * D * 24)
-    assert len(data.compiled._layout(24).parts) - 1 == 3 < len(data.parts)
+    monkeypatch.setattr(compiled, "CACHED", 3 * D * 24)
+    assert len(data.compiled._layout(24).parts) - 1 == 2 < len(data.parts)
     np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
 
 
-def test_groups_of_models_change_no_bit(monkeypatch):
-    """Gradients of many models over sparse rows are computed in groups, which depend on the number of threads."""
-    X, rng = matrix("csr"), np.random.default_rng(0)
+@pytest.mark.parametrize("in_order", [False, True])
+def test_ranges_of_features_change_no_bit(in_order, monkeypatch):
+    """Where threads outnumber the gradients of parts, they share the features of the same rows, if the columns are in order.
+
+    Some rows have no entry.
+    """
+    X, rng = matrix("csr").tolil(), np.random.default_rng(0)
+    X[:40:3] = 0.0
+    X = sp.csr_array(X) if in_order else sp.csr_array(X)[:, rng.permutation(D)]
+    monkeypatch.setattr(compiled, "CACHED", 2 * D * 24)
+    monkeypatch.setattr(compiled, "APART_BYTES", 0)
     data, several = MemoryData(X), problems(losses.Logistic(), X, 10, **FORMS["intercept, weights, offset"])
     arguments = rng.standard_normal((10, D)), rng.standard_normal(10), PrimalPoints(several)
-    vectors, found = [problem.row_vectors for problem in several], []
-    for most, count, groups in ((compiled.CACHED, 1, 1), (20 * D, 1, 1), (24 * D, 2, 2), (20 * D, 16, 3)):
-        monkeypatch.setattr(compiled, "CACHED", most)
+    vectors, found, R = [problem.row_vectors for problem in several], [], rng.standard_normal((N, 10))
+    for count, ranges in ((1, 1), (2, 1), (3, 2), (16, 8)):
         with threads(count):
-            assert len(list(data.compiled._groups(10, 20, 30))) == groups
-            found.append(fields(data.evaluate(*arguments, vectors)))
+            assert len(data.compiled._layout(20).parts) - 1 == 2
+            assert len(data.compiled._ranges(20, 2).bounds) - 1 == (ranges if in_order else 1)
+            found.append(fields(data.evaluate(*arguments, vectors)) | {"transposed": data.transposed_times(R)})
+    np.testing.assert_allclose(found[0]["transposed"], dense(X).T @ R, rtol=1e-11, atol=1e-11)
     for name, value in found[0].items():
         assert all(np.array_equal(other[name], value) for other in found), name
 

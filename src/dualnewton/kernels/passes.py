@@ -3,7 +3,11 @@
     evaluate(*rows, parts, counter, ends, step, W, b, calls, blas, Z, kept, values, slopes, R, shape, G)
         margins Z, the functions of rows in ``calls``, their sums in each block, and G[p] = Σ R[k, i] a_i of each part p, with
         this shape; or the factors R of all rows instead of G, if R has their size
-    gather_parts(*rows, parts, counter, ends, blas, R, shape, G)    G[p] from factors R of all rows
+    gather_parts(*rows, parts, counter, ends, blas, R, shape, bounds, stride, cuts, G)
+        G[p] from factors R of all rows, by ranges of its rows: range s begins at bounds[s]. For sparse rows and several columns
+        these are ranges of features, for which threads read the same rows; each takes the entries of row i from
+        cuts[s * stride + i] to cuts[(s + 1) * stride + i].
+    cut(*rows, ends, counter, bounds, cuts)          these places, for rows whose columns increase; stride is the number of rows
     diagonal(*rows, ends, counter, weights, d, out)  out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
@@ -30,7 +34,7 @@ from dualnewton.kernels.blas import call_single_syrk, call_syrk
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.products import FEW as FEW
-from dualnewton.kernels.products import gather, margins
+from dualnewton.kernels.products import gather, gather_range, margins
 from dualnewton.kernels.row_functions import call
 from dualnewton.kernels.team import TeamKernel
 
@@ -111,17 +115,50 @@ def _evaluate(
     give_back(buffer)
 
 
+@overloads
+def _gather_some(data, columns, begins, stops, starts, first, last, R, blas, buffer, G):
+    """Add the rows of a block to G, or some entries of sparse rows: those of row i from begins[i] to stops[i]."""
+
+    def rows(data, columns, begins, stops, starts, first, last, R, blas, buffer, G):
+        gather(data, columns, starts, first, last, first, R, blas, buffer, G, False)
+
+    def entries(data, columns, begins, stops, starts, first, last, R, blas, buffer, G):
+        if G.shape[1] > FEW:
+            gather_range(data, columns, begins, stops, first, last, first, R, buffer, G)
+        else:
+            gather(data, columns, starts, first, last, first, R, blas, buffer, G, False)
+
+    return rows if data.ndim == 2 else entries
+
+
 @lean
-def _gather_parts(data, columns, starts, parts, counter, ends, blas, R, shape, G):
-    buffer = borrowed((blas[1], blas[2]), 0.0)
-    part = next_number(counter)
-    while part < parts.size - 1:
+def _gather_parts(data, columns, starts, parts, counter, ends, blas, R, shape, bounds, stride, cuts, G):
+    buffer, ranges, n = borrowed((blas[1], blas[2]), 0.0), bounds.size - 1, R.shape[1]
+    share = next_number(counter)
+    while share < (parts.size - 1) * ranges:
+        part, place = share // ranges, share % ranges
         own = view(G, part * G.shape[1], shape)
-        _clear(own)
+        _clear(view(own, bounds[place] * shape[1], (bounds[place + 1] - bounds[place], shape[1])))
+        begins, stops = view(cuts, place * stride, n), view(cuts, (place + 1) * stride, n)
         for block in range(parts[part], parts[part + 1]):
-            gather(data, columns, starts, ends[block], ends[block + 1], ends[block], R, blas, buffer, own, False)
-        part = next_number(counter)
+            _gather_some(data, columns, begins, stops, starts, ends[block], ends[block + 1], R, blas, buffer, own)
+        share = next_number(counter)
     give_back(buffer)
+
+
+@lean
+def _cut(data, columns, starts, ends, counter, bounds, cuts):
+    part, n = next_number(counter), starts.size - 1
+    while part < ends.size - 1:
+        for i in range(ends[part], ends[part + 1]):
+            p, end = starts[i], starts[i + 1]
+            cuts[i] = p
+            for s in range(1, bounds.size - 1):
+                while p < end and np.intp(columns[p]) < bounds[s]:
+                    p += 1
+                cuts[s * n + i] = p
+            cuts[(bounds.size - 1) * n + i] = end
+        part = next_number(counter)
 
 
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------
@@ -297,4 +334,4 @@ evaluate, gather_parts, gram, curvature = (
     TeamKernel(_gram),
     Kernel(_curvature),
 )
-diagonal, row_scores = TeamKernel(_diagonal), TeamKernel(_row_scores)
+diagonal, row_scores, cut = TeamKernel(_diagonal), TeamKernel(_row_scores), TeamKernel(_cut)

@@ -6,7 +6,18 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import lean, lean_call, least, overloads, prefetch
-from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
+from dualnewton.kernels._lanes import (
+    LANES,
+    add_products,
+    add_totals,
+    fma,
+    load_four,
+    places_of_rows,
+    sixteen,
+    spread,
+    store,
+    zeros,
+)
 from dualnewton.kernels._lanes import load as load_lanes
 from dualnewton.kernels._memory import address, view
 from dualnewton.kernels.blas import call_gemm
@@ -75,19 +86,30 @@ def _one_margin(data, first, last, W, k, Z):
 
 @lean_call
 def _four_margins(data, first, last, W, k, Z):
-    """Z[k+m, i] = a_iᵀw_{k+m} for m = 0 … 3: each entry of a dense row is read once for four columns."""
-    d, n = W.shape[1], Z.shape[1]
-    rows, z = view(data, first * d, (last - first, d)), view(Z, k * n + first, 3 * n + last - first)
-    w0, w1, w2, w3 = view(W, k * d, d), view(W, k * d + d, d), view(W, k * d + 2 * d, d), view(W, k * d + 3 * d, d)
-    for i in range(last - first):
-        u0 = u1 = u2 = u3 = 0.0
-        for j in range(d):
-            a = rows[i, j]
-            u0 += a * w0[j]
-            u1 += a * w1[j]
-            u2 += a * w2[j]
-            u3 += a * w3[j]
-        z[i], z[n + i], z[2 * n + i], z[3 * n + i] = u0, u1, u2, u3
+    """Z[k+m, i] = a_iᵀw_{k+m} for m = 0 … 3, of four dense rows at a time: sixteen sums in registers."""
+    d, n, i = W.shape[1], Z.shape[1], first
+    models, whole = places_of_rows(0, k, k + 3, d), d - d % LANES
+    while i < last:
+        rows, sums = places_of_rows(0, i, last - 1, d), sixteen(zeros())
+        for j in range(0, whole, LANES):
+            sums = add_products(load_four(W, models, j, zeros()), load_four(data, rows, j, zeros()), sums)
+        count = least(4, last - i)
+        if count == 4:
+            for m in range(4):
+                store(Z, (k + m) * n + i, zeros())
+            add_totals(Z, k, i, sums)
+        else:
+            for m in range(4):
+                for r in range(count):
+                    total = 0.0
+                    for j in range(whole):
+                        total += data[i + r, j] * W[k + m, j]
+                    Z[k + m, i + r] = total
+        for j in range(whole, d):
+            for m in range(4):
+                for r in range(count):
+                    Z[k + m, i + r] += data[i + r, j] * W[k + m, j]
+        i += 4
 
 
 @overloads
@@ -160,6 +182,38 @@ def _add_four(data, i, R, k, at, G):
             G[k, j] += (r0 * data[i, j] + r1 * data[i + 1, j]) + (r2 * data[i + 2, j] + r3 * data[i + 3, j])
 
 
+@lean_call
+def gather_range(data, columns, begins, stops, first, last, at, R, buffer, G):
+    """The sum of :func:`gather` for several columns of sparse rows, over the entries from begins[i] to stops[i] of each row i."""
+    M, step = G.shape[1], buffer.shape[0]
+    for k in range(R.shape[0], M):
+        for s in range(step):
+            buffer[s, k] = 0.0  # padding: numbers left in this memory may be subnormal, and their products slow
+    for low in range(first, last, step):
+        # The factors of a row side by side. They are read much later than they are written, so that no load waits for the writes.
+        high = least(low + step, last)
+        for k in range(R.shape[0]):
+            for i in range(low, high):
+                buffer[i - low, k] = R[k, at + i - first]
+        for i in range(low, high):
+            for k in range(0, M, 4 * LANES):
+                two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
+                own = (i - low) * M + k
+                u0 = load_lanes(buffer, own, zeros())
+                u1 = load_lanes(buffer, own + LANES * two, u0)
+                u2 = load_lanes(buffer, own + 2 * LANES * three, u0)
+                u3 = load_lanes(buffer, own + 3 * LANES * four, u0)
+                for p in range(np.uintp(begins[i]), np.uintp(stops[i])):
+                    value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k
+                    store(G, place, fma(value, u0, load_lanes(G, place, u0)))
+                    if two:
+                        store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES, u0)))
+                    if three:
+                        store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES, u0)))
+                    if four:
+                        store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES, u0)))
+
+
 @overloads
 def gather(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
     """g_k += Σ_i R[k, at + i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones.
@@ -185,7 +239,7 @@ def gather(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
             call_gemm(blas[0], 0, d, M, last - first, rows, d, address(R) + 8 * at, R.shape[1], 1.0, address(G), d)
 
     def sparse(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
-        M, end, shift = G.shape[1], np.uintp(columns.size - 1), at - first
+        M, shift = G.shape[1], at - first
         if M == 1:
             g = view(G, 0, G.size)
             for i in range(first, last):
@@ -200,29 +254,7 @@ def gather(data, columns, starts, first, last, at, R, blas, buffer, G, cached):
                     G[columns[p], 0] += factor * data[p]
                     G[columns[p], 1] += other * data[p]
         else:
-            for k in range(R.shape[0], M):
-                buffer[1, k] = 0.0  # padding: numbers left in this memory may be subnormal, and their products slow
-            for i in range(first, last):
-                for k in range(R.shape[0]):
-                    buffer[1, k] = R[k, i + shift]
-                for k in range(0, M, 4 * LANES):
-                    two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
-                    furthest, own = least(M - k, 4 * LANES) - 1, buffer.shape[1] + k
-                    u0 = load_lanes(buffer, own, zeros())
-                    u1 = load_lanes(buffer, own + LANES * two, u0)
-                    u2 = load_lanes(buffer, own + 2 * LANES * three, u0)
-                    u3 = load_lanes(buffer, own + 3 * LANES * four, u0)
-                    for p in row.entries(starts, i):
-                        soon = np.intp(columns[least(p + AHEAD, end)]) * M + k
-                        prefetch(G, soon)
-                        prefetch(G, soon + furthest)
-                        value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k
-                        store(G, place, fma(value, u0, load_lanes(G, place, u0)))
-                        if two:
-                            store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES, u0)))
-                        if three:
-                            store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES, u0)))
-                        if four:
-                            store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES, u0)))
+            n = starts.size - 1
+            gather_range(data, columns, view(starts, 0, n), view(starts, 1, n), first, last, at, R, buffer, G)
 
     return dense if data.ndim == 2 else sparse

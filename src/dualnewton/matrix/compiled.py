@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,13 +32,14 @@ all rows. The rows are read twice, but only one of the two matrices at a time co
 share the margins evenly. On 500000 rows with 40 entries a pass took 65 ms instead of 78 in one thread and 6.7 ms instead of 7.8
 in 16 with 100000 features, and 62 instead of 57 and 6.5 instead of 6.3 with 50000. No bit depends on it."""
 
-WIDE_PARTS, SUM_ENTRIES = 16, 1 << 26
-"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, and maximum of numbers of all these
-gradients (512 MiB)."""
+WIDE_PARTS, CACHED = 16, 1 << 23
+"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, and of numbers of all these
+gradients (64 MiB), unless one has more. They are written at random places, which takes several times as long where they exceed
+the last-level cache: on 125000 rows, gradients of 115 MB took 34 ms a pass in 12 threads, of 77 MB 14 ms."""
 
-CACHED = 1 << 23
-"""Numbers of gradients of sparse rows to which threads may write at a time (64 MiB). In 12 threads ten gradients of 100000
-features (115 MB) took 34 ms a pass, five (77 MB) 7 ms and three (38 MB) 5 ms; one thread is faster with all at once."""
+RANGES, SAMPLED = 16, 512
+"""Maximum number of ranges of features, and number of rows that tell how many entries a range has. Each range takes about 30 ns
+for a row, and only threads that read the same rows at the same time share their entries in a cache."""
 
 SUMMED, GRAM_ROWS = 1 << 12, 8
 """Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
@@ -59,8 +60,8 @@ of all parts' d×d sums (512 MiB)."""
 GRAM_BYTES, FEWEST = 1 << 20, 1 << 10
 """Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows if rows are long."""
 
-REGISTER = 4
-"""Numbers per vector register in the kernels."""
+REGISTER, FACTORS = 4, 32
+"""Numbers per vector register in the kernels, and sparse rows whose factors are copied at a time."""
 
 NOWHERE = -1
 """Index that stands for a vector that is not kept."""
@@ -85,6 +86,14 @@ class Layout(NamedTuple):
         return self._replace(parts=np.arange(len(self.ends)))
 
 
+class Ranges(NamedTuple):
+    """The first feature of each range, and where its entries begin: those of row i in range s at cuts[s * stride + i]."""
+
+    bounds: np.ndarray
+    stride: int
+    cuts: np.ndarray
+
+
 class CompiledPasses:
     """Passes over a matrix in memory. X is an array in C order or a CSR array, of float32 or float64."""
 
@@ -93,7 +102,7 @@ class CompiledPasses:
         from dualnewton.kernels.rows import Rows
 
         self.kernels, self.sums, self.functions, self.blas = passes, part_sums, row_functions, blas
-        self.rows = Rows.of(X)
+        self.X, self.rows = X, Rows.of(X)
         (self.n, self.d), self.sparse = X.shape, sp.issparse(X)
         self.ends = np.array([0, *(part.stop for part in parts)])
         stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
@@ -106,6 +115,7 @@ class CompiledPasses:
         self._coefficient_buffer: list[np.ndarray] = []
         self._factor_buffer: list[np.ndarray] = []
         self._layouts: dict[int, Layout] = {}
+        self._cuts: dict[int, Ranges] = {}
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -123,20 +133,11 @@ class CompiledPasses:
         self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
     ) -> Evaluation:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
-        sizes = np.array([self._sizes(form) for form in forms])
-        ends = np.vstack(
-            [np.zeros(3, dtype=np.intp), sizes.cumsum(axis=0)]
-        )  # columns, factors and kept vectors before each form
-        K, factors, kept = ends[-1]
+        K, factors, kept = (sum(sizes) for sizes in zip(*map(self._sizes, forms), strict=True))
         layout = self._layout(factors)
         Z, kept_rows, gradients = np.empty((K, self.n)), np.empty((kept, self.n)), np.empty((factors, self.d))
-        found = []
-        for models in self._groups(len(forms), factors, len(layout.parts) - 1):
-            columns, own, held = (slice(*ends[[models.start, models.stop], kind]) for kind in range(3))
-            calls, _alive = self._calls(forms[models], vectors[models])
-            some = self._run(W[columns], b[columns], calls, layout, Z[columns], kept_rows[held], gradients[own])
-            found.append(some)
-        values, slopes = map(np.concatenate, zip(*found, strict=True))
+        calls, _alive = self._calls(forms, vectors)
+        values, slopes = self._run(W, b, calls, layout, Z, kept_rows, gradients)
         return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
 
     def _sizes(self, form: RowForm) -> tuple[int, int, int]:
@@ -166,19 +167,6 @@ class CompiledPasses:
                 calls += [[0, *shared, factors + k, factors + count + k, *fields, K] for k in range(count)]
             column, factors, kept = np.add((column, factors, kept), self._sizes(form)).tolist()
         return calls, held
-
-    def _groups(self, models: int, factors: int, parts: int) -> Iterator[slice]:
-        """Yield the models of which one pass over sparse rows computes the gradients, at least three at a time.
-
-        The gradients that all threads write to at a time fit into a cache. Each column is computed as in one pass for all models:
-        no bit depends on the groups, which therefore may depend on the number of threads.
-        """
-        at_a_time = min(parts, 1 + workers().helpers)
-        width = max(REGISTER, CACHED // (self.d * at_a_time) // REGISTER * REGISTER)
-        wanted = -(-factors // width) if self.sparse else 1
-        count = max(1, min(wanted, models // (self.kernels.FEW + 1)))
-        for group in range(count):
-            yield slice(group * models // count, (group + 1) * models // count)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Aᵀ D(weights_k) (A V_k + v_k) and the sums of the vectors in between."""
@@ -241,7 +229,8 @@ class CompiledPasses:
         """Return the parts and blocks of a pass with this number of sums per feature; without sums each block is a part."""
         parts = all_parts = len(self.ends) - 1
         if self.sparse and factors > self.kernels.FEW:  # each part has d × factors sums: fewer parts
-            parts = max(1, min(parts, WIDE_PARTS, SUM_ENTRIES // (self.d * self._padded(factors))))
+            most = min(parts, WIDE_PARTS, CACHED // (self.d * self._padded(factors)))
+            parts = 1 << max(most.bit_length() - 1, 0)  # as the number of threads often is
         if parts not in self._layouts:
             ends = self.ends if parts == all_parts else np.linspace(0, self.n, parts + 1).astype(self.ends.dtype)
             self._layouts[parts] = Layout.of(ends, self.step)
@@ -282,9 +271,40 @@ class CompiledPasses:
 
     def _gather(self, R: np.ndarray, layout: Layout, products: np.ndarray) -> None:
         """Write the products of each row of R with A."""
-        sums, given = self._sums(len(R), layout), (layout.ends, self._scratch(len(R)), R, self._shape(len(R)))
-        self._share(self.kernels.gather_parts, *given, sums, ends=layout.parts)
+        sums, parts = self._sums(len(R), layout), len(layout.parts) - 1
+        ranges = self._ranges(len(R), parts)
+        arguments = layout.ends, self._scratch(len(R)), R, self._shape(len(R)), *ranges, sums
+        shares = parts * (len(ranges.bounds) - 1)
+        self._in_threads(self.kernels.gather_parts, shares, *arguments, before=(*self.rows, layout.parts))
         self._add_sums(sums, products)
+
+    def _ranges(self, factors: int, parts: int) -> Ranges:
+        """Return the ranges of features that the gradients of several columns of sparse rows are computed by.
+
+        Where threads outnumber the parts, several of them take the same rows. No bit depends on the number of ranges.
+        """
+        count, wanted = 1, min(RANGES, -(-(1 + workers().helpers) // parts))
+        while count < wanted and self.sparse and factors > self.kernels.FEW and self.X.has_sorted_indices:
+            count *= 2
+        if count == 1:
+            return Ranges(np.array([0, self._shape(factors)[0]]), 1, self.rows.starts)
+        return self.ranges(count)
+
+    def ranges(self, count: int) -> Ranges:
+        """Return ranges of features with about equally many entries."""
+        if count not in self._cuts:
+            bounds, cuts = self._bounds(count), np.empty((count + 1) * self.n, self.rows.starts.dtype)
+            self._share(self.kernels.cut, bounds, cuts)
+            self._cuts[count] = Ranges(bounds, self.n, frozen(cuts))
+        return self._cuts[count]
+
+    def _bounds(self, count: int) -> np.ndarray:
+        """Return the first feature of each range, by the entries of some rows, and d."""
+        _, columns, starts = self.rows
+        some = np.linspace(0, self.n, min(SAMPLED, self.n), endpoint=False).astype(np.intp)
+        found = np.sort(np.concatenate([columns[starts[i] : starts[i + 1]] for i in some]))
+        inner = found[np.arange(1, count) * found.size // count] if found.size else np.zeros(count - 1)
+        return np.array([0, *inner, self.d], dtype=np.intp)
 
     def _is_apart(self, columns: int, factors: int) -> bool:
         """Whether gradients are computed after the margins of all rows."""
@@ -293,10 +313,10 @@ class CompiledPasses:
     def _scratch(self, columns: int) -> np.ndarray:
         """Return the address of a product by BLAS, and the shape of a scratch array of a thread.
 
-        It has a row of margins and one of factors, or a block of rows in float64, which BLAS needs.
+        It has the factors of some sparse rows, or a block of dense rows in float64, which BLAS needs.
         """
         widened = self.step if self.widens and columns > self.kernels.FEW else 0
-        shape = (2, self._padded(columns)) if self.sparse else (widened, self.d)
+        shape = (FACTORS, self._padded(columns)) if self.sparse else (widened, self.d)
         return np.array([self.blas.blas_address("dgemm"), *shape], dtype=np.intp)
 
     def _shape(self, factors: int) -> tuple[int, int]:

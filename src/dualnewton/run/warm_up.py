@@ -108,6 +108,8 @@ def _passes(X: Any) -> None:
     compiled.transposed_times(vector)
     compiled.diagonal(vector)
     compiled.row_scores(vector)
+    if compiled.sparse:
+        compiled.ranges(2)
     for single in (False, True):
         compiled.gram(vector, np.arange(2), single=single)
     passes.curvature.prepare(*rows, frozen(np.arange(2)), frozen(vector), matrix, vector)

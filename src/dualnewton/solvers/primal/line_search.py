@@ -35,12 +35,12 @@ def line_minimum(
     end: np.ndarray,
     margins: np.ndarray,
     end_margins: np.ndarray,
-    slopes: tuple[float, float] | None = None,
+    slopes: tuple[float, float],
 ) -> float:
     """Return t ∈ [0, 1) that approximately minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
 
-    The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only if the
-    slope at the start is not negative. ``slopes`` are those at t = 0 and t = 1, if they are known.
+    The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. ``slopes`` are those at both
+    ends. t is 0 only if the slope at the start is not negative.
     """
     way, margins_way = end - x, end_margins - margins
     linear, quadratic = float(ridge @ (x * way)), float(ridge @ (way * way))
@@ -50,7 +50,7 @@ def line_minimum(
         return total if math.isfinite(total) else math.inf
 
     low, high = 0.0, 1.0
-    at_low, at_high = slopes or (slope(low), slope(high))
+    at_low, at_high = slopes[0], slopes[1] if math.isfinite(slopes[1]) else math.inf
     goal = CLOSE * abs(at_low)
     if at_low >= 0.0:
         return 0.0

@@ -137,8 +137,8 @@ class Model:
         if found.curvature is not None:
             self.policy.start(found.rows)
 
-    def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
-        """Receive the values at the trial point; move there if it is low enough, else try a lower point on the segment to it."""
+    def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> Place | None:
+        """Receive the values at the trial point; move there if it is low enough, else return it, to be shortened."""
         x = self.trial.x
         gradient, sums = penalised(loss_gradient, x, self.objective.ridge, self.objective.gap_weights)
         square, size, gap = sums
@@ -148,8 +148,8 @@ class Model:
             found = self._lowest(found)
         if not evaluated or (math.isfinite(size) and self._accepts(found)):
             self._move(found, evaluated=evaluated)
-        else:
-            self._shorten(found)
+            return None
+        return found
 
     def _lowest(self, found: Place) -> Place:
         """Return the minimum along the line through a trial point, of the parabola given by its two ends.
@@ -184,16 +184,19 @@ class Model:
         if self.trial.failures:
             self.trial = replace(self.trial, failures=0)
 
-    def _shorten(self, found: Place) -> None:
-        """Try the minimum on the segment to the rejected point: its margins are interpolated, so that no pass is needed."""
+    def shorten(self, found: Place) -> None:
+        """Try the minimum on the segment to a rejected point: its margins are interpolated, so that no pass is needed."""
         place, failures = self.place, self.trial.failures + 1
         objective, problem = self.objective, self.objective.problem
         margins = map(objective.as_margins, (place.margins, found.margins))
-        t = line_minimum(problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, *margins)
+        way = found.x - place.x
+        with np.errstate(over="ignore", invalid="ignore"):  # the rejected point may be far away
+            slopes = float(place.gradient.dot(way)), float(found.gradient.dot(way))
+        t = line_minimum(problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, *margins, slopes)
         if failures >= PATIENCE or t == 0.0:
             self._give_up()
         else:
-            self.trial = Trial(place.x + t * (found.x - place.x), self.trial.step_length * t, failures)
+            self.trial = Trial(place.x + t * way, self.trial.step_length * t, failures)
 
     def _give_up(self) -> None:
         """Request the largest sketch; the model is stuck if this step already used it."""

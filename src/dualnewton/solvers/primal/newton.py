@@ -92,18 +92,20 @@ class Descent(SharedPasses):
         found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
         ends = list(itertools.accumulate(model.objective.columns for model in self.models))
 
-        def receive(k: int) -> None:
+        def receive(k: int) -> Any:
             model, own = self.models[k], slice(ends[k] - self.models[k].objective.columns, ends[k])
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])
             margins = found.margins if len(self.models) == 1 else some_columns(found.margins, own)
-            model.receive(float(found.values[k]), gradient, margins)
+            return model.receive(float(found.values[k]), gradient, margins)
 
-        self._each(range(len(self.models)), receive)
+        rejected = zip(self.models, self._each(range(len(self.models)), receive), strict=True)
+        long = [(model, place) for model, place in rejected if place is not None]
+        self._each(long, lambda pair: pair[0].shorten(pair[1]), self.data.n)
 
-    def _each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        """Do the work of each model, in threads if their vectors are long and in memory."""
+    def _each(self, items: Sequence[Any], work: Callable[[Any], Any], length: int = 0) -> list[Any]:
+        """Do the work of each model, in threads if their vectors, or others of this length, are long and in memory."""
         x = self.models[0].trial.x
-        if x.size < LONG or is_elsewhere(x):
+        if max(x.size, length) < LONG or is_elsewhere(x) or not items:
             return [work(item) for item in items]
         return workers().each(items, work)
 
