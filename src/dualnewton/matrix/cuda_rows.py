@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.matrix import cuda_source, cuda_translation
+from dualnewton.matrix import cuda_source, cuda_translation, cuda_vectors
 from dualnewton.matrix.cuda_library import (
     THREADS,
     cupy,
@@ -90,8 +90,8 @@ def row_function(name: str, loss: Any) -> Callable[..., tuple[float, ...]] | Non
     or ``factors``, and one that it reads is ``kept``, as in ``matrix.sum_over_rows``; ``sign`` is the number that its
     description there names. If it does not wait for the GPU, it returns a function that does, and returns the sums.
     """
-    if name in OF_VECTORS:
-        return OF_VECTORS[name]
+    if name in cuda_vectors.OF_VECTORS:
+        return cuda_vectors.OF_VECTORS[name]
     form = FORMS.get(name)
     if form is None or (loss is not None and (loss.columns > 1 or loss.label_columns > 1)):
         return None
@@ -143,63 +143,3 @@ def additions(n: int) -> int:
     """Return the additions through which a row enters a sum over n rows: those of its block, and those over the blocks."""
     step, blocks = ranges(n, BLOCKS * limit(cupy().cuda.Device().id, "MultiProcessorCount"), THREADS)
     return step + blocks
-
-
-def inner_products(*pairs: tuple[Any, Any]) -> tuple[float, ...]:
-    """Return the inner products of up to three pairs of vectors of one length."""
-    xp, nowhere, n = cupy(), np.intp(0), pairs[0][0].size
-    blocks = _blocks(n)
-    sums = partial_sums(blocks * len(pairs))
-    given = [xp.ascontiguousarray(each) for pair in pairs for each in pair]
-    made = kernel("inner_products", cuda_source.SUMMED + cuda_source.INNER_PRODUCTS, PAIRS=len(pairs))
-    made((blocks,), (THREADS,), (*given, *[nowhere] * (6 - len(given)), sums, np.int64(n)))
-    return tuple(totals(sums, blocks, len(pairs)).tolist())
-
-
-def pair(rows: Any, now: Any, before: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """Return the rows, if there are any, followed by the differences s and m of x and of the image at two ends of a step; the
-    difference y of the gradients; the products of the rows with y and with the last gradient; and sᵀs and yᵀy.
-    """
-    xp, n, count = cupy(), now.x.size, 0 if rows is None else len(rows)
-    ends = now.x, before.x, now.gradient, before.gradient, now.image, before.image
-    to, y, blocks, width = xp.empty((count + 2, n)), xp.empty(n), 4 * _blocks(n), 2 * (count + 3)
-    sums = partial_sums(blocks * width)
-    given = np.intp(0) if rows is None else rows, *map(xp.ascontiguousarray, ends), to, y, sums
-    made = kernel("pair", cuda_source.SUMMED + cuda_source.PAIR)
-    made((blocks,), (THREADS,), (*given, np.int32(count), np.int64(n)))
-    found = totals(sums, blocks, width)
-    return to, y, found[:-2].reshape(2, count + 2), found[-2:]
-
-
-def combination(scale: float, z: Any, factors: np.ndarray, rows: Any, g: Any) -> tuple[Any, float]:
-    """Return scale z plus the sum of the rows of a matrix, each times its factor, and its product with g."""
-    found, (count, n) = cupy().empty(z.size), rows.shape
-    blocks = 4 * _blocks(n)
-    sums = partial_sums(blocks)
-    arguments = np.float64(scale), z, sent(factors), rows, g, found, sums, np.int32(count), np.int64(n)
-    kernel("combination", cuda_source.SUMMED + cuda_source.COMBINATION)((blocks,), (THREADS,), arguments)
-    return found, float(totals(sums, blocks, 1)[0])
-
-
-def penalised(gradient: Any, x: Any, ridge: Any, scale: Any) -> tuple[Any, tuple[float, ...]]:
-    """Return g = gradient + ridge ∘ x and the sums of ridge_j x_j², g_j² and scale_j g_j²."""
-    xp, blocks = cupy(), 4 * _blocks(x.size)
-    found, sums = xp.empty(x.size), partial_sums(3 * blocks)
-    given = map(xp.ascontiguousarray, (gradient, x, ridge, scale))
-    made = kernel("penalised", cuda_source.SUMMED + cuda_source.PENALISED)
-    made((blocks,), (THREADS,), (*given, found, sums, np.int64(x.size)))
-    return found, tuple(totals(sums, blocks, 3).tolist())
-
-
-def _blocks(n: int) -> int:
-    """Return the number of blocks that share vectors of n numbers."""
-    return min(limit(cupy().cuda.runtime.getDevice(), "MultiProcessorCount"), -(-n // THREADS))
-
-
-OF_VECTORS: dict[str, Callable[..., Any]] = {
-    "inner_products_of": inner_products,
-    "pair_of": pair,
-    "combination_of": combination,
-    "penalised_of": penalised,
-}
-"""Functions of vectors, which need no loss."""
