@@ -27,7 +27,6 @@ OTHERS = {
         6: "the same",
         4: "bytes of a column index",
         8: "bytes of a number in float64",
-        16: "tunings whose rates on a GPU are remembered",
     },
     "direct.py": {3: "an inverse has three times the multiplications of a Cholesky factor"},
     "dual.py": {6: "a Cholesky factor of m rows has m³/6 multiplications"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from dualnewton.matrix.memory import parts_of
 from dualnewton.matrix.protocol import Data, Profile, Work
@@ -16,16 +16,6 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 DOUBLE, SINGLE, INDEX = 8, 4, 4
 """Bytes of a number in float64 and in float32, and of the column index of a stored entry."""
-
-
-@lru_cache(maxsize=16)
-def _on_gpu(tuning: Tuning, streamed: int) -> Tuning:
-    """Return the tuning with the rates of a GPU, to which rows with so many bytes per entry are streamed, if any.
-
-    The result is kept: costs are needed for each pass, sample and sketch of a fit, and a copy of all tuned numbers takes longer
-    than a lookup.
-    """
-    return replace(tuning, rates=tuning.gpu.streamed(streamed) if streamed else tuning.gpu)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +31,7 @@ class Costs(Profile):
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Return the costs for data with this size and sparsity."""
-        there = _on_gpu(tuning, profile.itemsize if profile.streamed else 0) if profile.on_gpu else tuning
+        there = tuning.on_gpu(profile.itemsize if profile.streamed else 0) if profile.on_gpu else tuning
         return cls(**vars(profile), tuning=there, gathered=tuning.rates)
 
     def with_columns(self, columns: int) -> Costs:

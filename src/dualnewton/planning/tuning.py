@@ -6,7 +6,7 @@ than the fastest method on recorded times. They are one argument of a run, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dualnewton.planning.rates import GPU, Rates
 from dualnewton.solvers.crossovers import Crossovers
@@ -382,6 +382,17 @@ class Tuning(Crossovers):
     # 0: certificates of their starts take longer than the steps that they save.
     cold_entries: int = 1 << 15
     cold_rows: int = 4
+
+    def on_gpu(self, streamed: int) -> Tuning:
+        """Return these numbers with the rates of a GPU, to which rows with so many bytes per entry are streamed, if any.
+
+        The result is kept with the object: costs are needed for each pass, sample and sketch of a fit, and a copy of all numbers,
+        or their hash, takes longer than a lookup.
+        """
+        kept: dict[int, Tuning] = vars(self).setdefault("_on_gpu", {})
+        if streamed not in kept:
+            kept[streamed] = replace(self, rates=self.gpu.streamed(streamed) if streamed else self.gpu)
+        return kept[streamed]
 
 
 DEFAULT = Tuning()
