@@ -68,7 +68,10 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         bar = np.zeros((problem.columns, problem.d) if problem.columns > 1 else problem.d)
         w = problem.g.grad_conjugate(bar)
         alike = problem.offset is None and not w.any()
-        kinds = label_weights(problem.y, problem.sample_weight, problem.columns) if alike else None
+        known = (
+            vars(problem).get("label_counts") if problem.sample_weight is None else None
+        )  # kept where they were checked
+        kinds = (known or label_weights(problem.y, problem.sample_weight, problem.columns)) if alike else None
         if kinds is None:
             margins = problem.o if alike else problem.margins(w)  # w = 0 needs no product with the data
             b = problem.best_intercept_at(margins)
