@@ -126,6 +126,24 @@ def test_the_certificate_of_zero_takes_no_product_with_the_data(monkeypatch):
     assert pair.certificate.primal == pytest.approx(expected, rel=1e-14)
 
 
+def test_a_few_labels_of_many_rows_are_read_once(monkeypatch):
+    """They are checked and counted together; an invalid label has the same message as among few rows."""
+    n, counted, count = 1 << 16, [], row_sums.label_weights
+    X, y = np.ones((n, 1)), np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
+    monkeypatch.setattr(row_sums, "label_weights", lambda *given: counted.append(given) or count(*given))
+    monkeypatch.setattr(certificates, "label_weights", row_sums.label_weights)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1.0)
+    certificates.certify_cold_starts([problem])
+    assert len(counted) == 1
+    assert not problem.y.flags.writeable
+    for label in (0.0, 2.0, np.nan, np.inf):
+        for places in (slice(5, 6), slice(5, None)):
+            wrong = y.copy()
+            wrong[places] = label
+            with pytest.raises(dn.errors.DualnewtonError, match="at index 5"):
+                dn.Problem(X, wrong, losses.Logistic(), lam=1.0)
+
+
 def test_a_label_that_the_first_rows_do_not_have_is_not_missed():
     y = np.where(np.arange(300) < 299, np.arange(300) % 2, 7.0)
     assert row_sums.label_weights(y, None, 1) is None

@@ -145,6 +145,25 @@ def test_threads_that_start_late_have_ended_with_their_context():
         assert threading.active_count() == before
 
 
+def test_threads_of_a_context_around_are_used_again():
+    """The runs of a cross-validation are inside one context; starting threads for each would take 3 ms."""
+    with threads(4):
+        outer = workers()
+        workers().share(lambda: None, 4)
+        before = threading.active_count()
+        with threads(4):
+            assert workers() is outer
+            assert workers().each(range(9), abs) == list(range(9))
+        assert threading.active_count() == before  # the inner context has not ended them
+        with threads(1):
+            assert workers().helpers == 0
+        with threads(3):
+            assert workers() is not outer
+            assert workers().helpers == 2
+        assert workers() is outer
+    assert workers().helpers == 0
+
+
 def test_there_is_a_core():
     assert 1 <= physical_cores() <= os.cpu_count()
 

@@ -19,7 +19,7 @@ from dualnewton.kernels._lanes import (
     zeros,
 )
 from dualnewton.kernels._lanes import load as load_lanes
-from dualnewton.kernels._memory import address, view
+from dualnewton.kernels._memory import address, borrowed, give_back, view
 from dualnewton.kernels.blas import call_gemm
 
 FEW = 2
@@ -32,6 +32,11 @@ DOTS = 12
 AHEAD = np.uintp(24)
 """Number of entries by which the coefficients of a sparse row's features are prefetched if there are several columns: their
 matrix exceeds the second-level cache."""
+
+
+CACHED, LINE = 1 << 20, 8
+"""Numbers of a gradient of several columns (8 MiB) above which the places of the next sparse row are prefetched, and those of a
+cache line. With 29 MB of ten columns this takes 0.83 of the time, with 10 MB of ten the same, with 3 MB of three 1.3 times."""
 
 
 @overloads
@@ -89,27 +94,24 @@ def _four_margins(data, first, last, W, k, Z):
     """Z[k+m, i] = a_iᵀw_{k+m} for m = 0 … 3, of four dense rows at a time: sixteen sums in registers."""
     d, n, i = W.shape[1], Z.shape[1], first
     models, whole = places_of_rows(0, k, k + 3, d), d - d % LANES
-    while i < last:
-        rows, sums = places_of_rows(0, i, last - 1, d), sixteen(zeros())
+    # The coefficients of the features that fill no register, after zeros for features before these.
+    rest, of_rest = borrowed((4, LANES), 0.0), places_of_rows(0, 0, 3, LANES)
+    for m in range(4):
+        for j in range(LANES):
+            rest[m, j] = W[k + m, d - LANES + j] if d - LANES + j >= whole else 0.0
+    while i + 4 <= last and d >= LANES:
+        rows, sums = places_of_rows(0, i, i + 3, d), sixteen(zeros())
         for j in range(0, whole, LANES):
             sums = add_products(load_four(W, models, j, zeros()), load_four(data, rows, j, zeros()), sums)
-        count = least(4, last - i)
-        if count == 4:
-            for m in range(4):
-                store(Z, (k + m) * n + i, zeros())
-            add_totals(Z, k, i, sums)
-        else:
-            for m in range(4):
-                for r in range(count):
-                    total = 0.0
-                    for j in range(whole):
-                        total += data[i + r, j] * W[k + m, j]
-                    Z[k + m, i + r] = total
-        for j in range(whole, d):
-            for m in range(4):
-                for r in range(count):
-                    Z[k + m, i + r] += data[i + r, j] * W[k + m, j]
+        if whole < d:
+            sums = add_products(load_four(rest, of_rest, 0, zeros()), load_four(data, rows, d - LANES, zeros()), sums)
+        for m in range(4):
+            store(Z, (k + m) * n + i, zeros())
+        add_totals(Z, k, i, sums)
         i += 4
+    give_back(rest)
+    for m in range(k, k + 4):
+        _one_margin(data, i, last, W, m, Z)
 
 
 @overloads
@@ -185,7 +187,7 @@ def _add_four(data, i, R, k, at, G):
 @lean_call
 def gather_range(data, columns, begins, stops, first, last, at, R, buffer, G):
     """The sum of :func:`gather` for several columns of sparse rows, over the entries from begins[i] to stops[i] of each row i."""
-    M, step = G.shape[1], buffer.shape[0]
+    M, step, fetches = G.shape[1], buffer.shape[0], G.size > CACHED
     for k in range(R.shape[0], M):
         for s in range(step):
             buffer[s, k] = 0.0  # padding: numbers left in this memory may be subnormal, and their products slow
@@ -196,6 +198,11 @@ def gather_range(data, columns, begins, stops, first, last, at, R, buffer, G):
             for i in range(low, high):
                 buffer[i - low, k] = R[k, at + i - first]
         for i in range(low, high):
+            if fetches and i + 1 < last:
+                for p in range(np.uintp(begins[i + 1]), np.uintp(stops[i + 1])):
+                    for k in range(0, M, LINE):
+                        prefetch(G, np.intp(columns[p]) * M + k)
+                    prefetch(G, np.intp(columns[p]) * M + M - 1)
             for k in range(0, M, 4 * LANES):
                 two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
                 own = (i - low) * M + k

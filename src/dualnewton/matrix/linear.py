@@ -20,8 +20,9 @@ Matrix = Any
 CHECKED = 1 << 22
 """Bytes of rows below which one thread checks their column indices (4 MiB)."""
 
-STRIPE = 128
-"""Rows of a square matrix that a thread computes at a time."""
+STRIPE = 256
+"""Rows of a square matrix that a thread computes at a time. SciPy's objects take 0.3 ms, one thread after the other, and the
+products of 1400 sparse rows 7 ms: with 128 rows, 16 threads took 4.3 ms."""
 
 FEATURES = 4096
 """Features whose products are summed in float32; with fewer at a time, the matrix of the sums is read more often."""

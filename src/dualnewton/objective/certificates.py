@@ -72,7 +72,9 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         w = problem.g.grad_conjugate(bar)
         # ∇g*(0) = 0 for g = ½‖w‖².
         alike = problem.offset is None and (problem.regularizer.form.is_plain or not w.any())
-        kinds = label_weights(problem.y, problem.sample_weight, problem.columns) if alike else None
+        # Labels of many rows were counted when they were checked.
+        known = None if problem.sample_weight is not None else vars(problem).get("label_counts")
+        kinds = (known or label_weights(problem.y, problem.sample_weight, problem.columns)) if alike else None
         if kinds is None:
             margins = problem.o if alike else problem.margins(w)  # w = 0 needs no product with the data
             b = problem.best_intercept_at(margins)

@@ -104,8 +104,9 @@ class Problem:
             )
         data = as_data(self.X)
         n, d = data.n, data.d
+        y, counts = row_sums.checked_labels(self.loss, data.adopted("y", self.y), n)
         vars(self).update(data=data, n=n, d=d, columns=self.loss.columns)  # properties that small fits read often
-        y = data.placed(self.loss.labels(data.adopted("y", self.y), n))
+        vars(self)["label_counts"], y = counts, data.placed(y)
         if self.regularizer.size not in (None, d):
             raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
         if self.columns > 1 and self.regularizer.form.is_general:

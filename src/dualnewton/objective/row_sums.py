@@ -29,6 +29,7 @@ from dualnewton.row_arrays import (
     summed,
     totals,
 )
+from dualnewton.validation import frozen
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -59,6 +60,19 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
         here = type(value) is np.ndarray
         return float(np.add.reduce(value, dtype=np.float64) if here else value.sum(dtype=np.float64)), slopes
     return float(rows.c @ value), rows.weighted(slopes)
+
+
+def checked_labels(loss: Loss, y: Any, n: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+    """Return the labels, checked and in the type that the loss takes, and the distinct ones with their counts if these are known.
+
+    Where many rows have a few labels only these are checked, since reading all of a million takes a millisecond each time.
+    """
+    plain = type(y) is np.ndarray and y.dtype == np.float64 and y.shape == (n,) and n >= MANY
+    if plain and type(loss).labels is Loss.labels and (found := label_weights(y, None, loss.columns)) is not None:
+        kinds = found[0]
+        if np.isfinite(kinds).all() and loss.valid_labels(kinds).all():
+            return frozen(y), found
+    return loss.labels(y, n), None
 
 
 def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np.ndarray, np.ndarray] | None:

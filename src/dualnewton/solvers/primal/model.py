@@ -188,11 +188,11 @@ class Model:
         """Try the minimum on the segment to a rejected point: its margins are interpolated, so that no pass is needed."""
         place, failures = self.place, self.trial.failures + 1
         objective, problem = self.objective, self.objective.problem
-        at, there = map(objective.as_margins, (place.margins, found.margins))
+        start, end = map(objective.as_margins, (place.margins, found.margins))
         way = found.x - place.x
         with np.errstate(over="ignore", invalid="ignore"):  # the rejected point may be far away
             slopes = float(place.gradient.dot(way)), float(found.gradient.dot(way))
-        t = line_minimum(problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, at, there, slopes)
+        t = line_minimum(problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, start, end, slopes)
         if failures >= PATIENCE or t == 0.0:
             self._give_up()
         else:
