@@ -25,8 +25,9 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
+from dualnewton.objective.around import AroundProblem
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.objective.scale_rounding import scale_bound
 from dualnewton.objective.unpenalised import mean_weight, no_residual
 from dualnewton.row_arrays import blocks, mapped, on_host

@@ -23,11 +23,12 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature, Loss
 from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
+from dualnewton.objective.around import AroundProblem
 from dualnewton.objective.certificate import POOR, Certificate, CertifiedPair
 from dualnewton.objective.conjugate_gradients import Effort, Product, solve_together
 from dualnewton.objective.newton_systems import CentredSystems
 from dualnewton.objective.orthogonality import Independence, independence
-from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised_rounding import Sums, unpenalised_bound
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.row_arrays import column_sums, on_host, product, some_columns
