@@ -410,7 +410,7 @@ def test_the_hessian_sums_the_rows_on_which_the_loss_is_curved(weights, copied, 
     ids=["poisson", "gamma", "logistic"],
 )
 def test_the_dual_point_of_the_last_quadratic_model_saves_steps(loss, y, monkeypatch):
-    """At the end of a Newton step on features of large scale, the slopes of the models have a smaller gap than those of the losses."""
+    """At the end of a Newton step on features of large scale, the slopes of the models have a smaller gap."""
     evaluated, at, saved = [], risk.Risk.at, 0
     monkeypatch.setattr(risk.Risk, "at", lambda *args: evaluated.append(1) or at(*args))
 

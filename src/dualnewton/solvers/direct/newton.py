@@ -116,9 +116,9 @@ def _minimised(
 def _descended(
     risk: Risk, at: Point, gap: float, limits: Limits, level: float, crossovers: Crossovers
 ) -> tuple[Point, int, np.ndarray | None]:
-    """Return the minimum by Newton's method, where L-BFGS uses each Hessian until a new one costs less, the number of steps, and α.
+    """Return the minimum, the number of steps by Newton's method, and α if it is not −φ′.
 
-    With few rows for each unknown the curvature changes too much from step to step. Large sums are computed in float32 unless
+    L-BFGS uses each Hessian until a new one costs less. With few rows for each unknown the curvature changes too much from step to step. Large sums are computed in float32 unless
     that changes some direction much.
     """
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
