@@ -54,8 +54,8 @@ GOLDEN = 2654435769
 """The golden ratio times 2³²; its multiples are spread evenly between whole multiples of 2³²."""
 
 CURVED, TRUSTED = 4.0, 0.4
-"""Most (Σ φ″t²)²/n relative to the wanted gap for which the dual point of a quadratic model is tried, and most Σ φ″t²/n times the
-gap at the start of a step, relative to the wanted one, for which that at its end needs no such point."""
+"""Most (Σ φ″t²)²/n, in units of the largest φ″ and of the wanted gap, for which the dual point of quadratic models is tried; and
+most Σ φ″t²/n times the gap at the start of a step, in the latter unit, for which that at its end needs no such point."""
 
 SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
@@ -118,8 +118,8 @@ def _descended(
 ) -> tuple[Point, int, np.ndarray | None]:
     """Return the minimum, the number of steps by Newton's method, and α if it is not −φ′.
 
-    L-BFGS uses each Hessian until a new one costs less. With few rows for each unknown the curvature changes too much from step to step. Large sums are computed in float32 unless
-    that changes some direction much.
+    L-BFGS uses each Hessian until a new one costs less. With few rows for each unknown the curvature changes too much from step
+    to step. Large sums are computed in float32 unless that changes some direction much.
     """
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
     single = large and risk.block is None
@@ -161,8 +161,8 @@ def _linear_slopes(
     """
     wanted, y, c = goal * abs(at.value), risk.vectors.y, risk.vectors.c
     squares = -float(at.gradient @ way)  # Σ φ″t²
-    mean = squares / risk.n
-    if risk.loss.columns > 1 or mean * gap <= TRUSTED * wanted or mean * squares > CURVED * wanted:
+    mean, most = squares / risk.n, 1.0 / (risk.loss.gamma or 1.0)
+    if risk.loss.columns > 1 or mean * gap <= TRUSTED * wanted or mean * squares > CURVED * most * wanted:
         return None
     z = risk.vectors.shifted(at.margins)
     slopes, curvature = risk.loss.derivatives(z, y)
