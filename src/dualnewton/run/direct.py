@@ -16,7 +16,7 @@ from dualnewton.run.result import Progress, Result, Status, Trace, direct_result
 from dualnewton.run.start import Start, direct_plan_for, has_model
 from dualnewton.run.track import proved
 from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Limits
-from dualnewton.solvers.protocol import Request
+from dualnewton.solvers.protocol import Request, certified
 
 
 def solved_directly(
@@ -49,7 +49,7 @@ def solved_directly(
         return [], found
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
-    pairs, proofs = points[0].certified(problems, points, request.tol), []
+    pairs, proofs = certified(problems, points, request.tol), []
     for problem, pair in zip(problems, pairs, strict=True):
         proof = pair
         if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):
