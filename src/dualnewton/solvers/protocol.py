@@ -40,7 +40,7 @@ class Point(ABC):
 
 def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
     """Have each problem certify its point, those of one class together: some models have a dual point of their own."""
-    kinds = list(dict.fromkeys(map(type, points)))
+    kinds: list[type[Point]] = list(dict.fromkeys(map(type, points)))
     if len(kinds) == 1:
         return list(kinds[0].certified(problems, points, tol))
     found: dict[int, CertifiedPair] = {}
