@@ -49,7 +49,8 @@ def solved_directly(
         return [], found
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
-    pairs, proofs = certified(problems, points, request.tol), []
+    certify, proofs = certified if len(points) > 1 else points[0].certified, []
+    pairs = certify(problems, points, request.tol)
     for problem, pair in zip(problems, pairs, strict=True):
         proof = pair
         if pair.certificate.rounding is None or not pair.certificate.meets(request.tol):
