@@ -17,7 +17,7 @@ from dualnewton.run.result import Progress, Result, Status, Trace, direct_result
 from dualnewton.run.start import Start, direct_plan_for, has_model
 from dualnewton.run.track import proved
 from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Limits
-from dualnewton.solvers.protocol import Request
+from dualnewton.solvers.protocol import Request, certified
 
 
 def solved_directly(
@@ -50,8 +50,9 @@ def solved_directly(
         return [], found
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
+    certify = certified if len(points) > 1 else points[0].certified
     try:
-        pairs, proofs = points[0].certified(problems, points, request.tol), []
+        pairs, proofs = certify(problems, points, request.tol), []
     except DualnewtonError:
         if all(point.is_finite for point in points):
             raise

@@ -36,7 +36,7 @@ from dualnewton.run.start import (
 )
 from dualnewton.run.track import RunState, Track
 from dualnewton.samplings import Sampling
-from dualnewton.solvers.protocol import Method, Request
+from dualnewton.solvers.protocol import Method, Request, certified
 from dualnewton.solvers.state import assign, record
 from dualnewton.validation import integer, positive
 
@@ -422,8 +422,7 @@ class Run:
         if not points:
             return
         assert self.method is not None
-        first = next(iter(points.values()))
-        found = first.certified([self.moving[place].problem for place in points], list(points.values()))
+        found = certified([self.moving[place].problem for place in points], list(points.values()))
         if not self.request.proved:  # an inner run, whose scheme works in memory
             found = [pair.in_memory() for pair in found]
         for place, pair in zip(points, found, strict=True):

@@ -38,6 +38,19 @@ class Point(ABC):
         """
 
 
+def certified(problems: Sequence[Any], points: Sequence[Any], tol: float | None = None) -> list[CertifiedPair]:
+    """Have each problem certify its point, those of one class together: some models have a dual point of their own."""
+    kinds: list[type[Point]] = list(dict.fromkeys(map(type, points)))
+    if len(kinds) == 1:
+        return list(kinds[0].certified(problems, points, tol))
+    found: dict[int, CertifiedPair] = {}
+    for kind in kinds:
+        own = [k for k, point in enumerate(points) if type(point) is kind]
+        pairs = kind.certified([problems[k] for k in own], [points[k] for k in own], tol)
+        found.update(zip(own, pairs, strict=True))
+    return [found[k] for k in range(len(points))]
+
+
 class SinglePoint(Point):
     """A point that shares no passes with others when it is certified."""
 

@@ -10,7 +10,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.solvers.direct import newton, row_newton, wide
 from dualnewton.solvers.direct.block import Block, Limits
-from tuned import GENERAL
+from tuned import DIRECT, GENERAL, tuned
 
 N, D = 60, 600
 RNG = np.random.default_rng(5)
@@ -126,3 +126,22 @@ def test_examples_of_weight_zero_are_solved_without_these_steps(monkeypatch):
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=0.1, sample_weight=weights)
     found = wide.solve(problem, Block(problem.data), None, Limits(1e-6), inner=newton.solve, directions=20)
     assert problem.certify(found.w, found.intercept).relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("callback", [None, lambda _: None], ids=["at once", "in the loop"])
+def test_models_with_and_without_a_dual_point_are_certified_together(callback, monkeypatch):
+    """Of two models, one is left for the factor of all rows, which returns no dual point."""
+    problems = [dn.Problem(X, SIGNS, losses.Logistic(), lam=lam, fit_intercept=True) for lam in (0.1, 1e-2)]
+    points, solve = [], wide.row_newton.solve
+
+    def some(problem, *rest):
+        found, done = solve(problem, *rest)
+        points.append(done)
+        return (found, done) if problem.lam == 0.1 else (found._replace(alpha=None), False)
+
+    monkeypatch.setattr(row_newton, "solve", some)
+    tuning = tuned(fewest_directions=1, **DIRECT)
+    for order in (problems, problems[::-1]):
+        results = dn.solve_many(order, tol=1e-6, callback=callback, tuning=tuning)
+        assert all(result.certificate.relative_gap <= 1e-6 for result in results)
+    assert len(points) == 3  # where the factor was computed first, the other model uses it

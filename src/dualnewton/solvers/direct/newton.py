@@ -53,6 +53,10 @@ SAMPLE_STEPS, PASSES = 10, 8
 GOLDEN = 2654435769
 """The golden ratio times 2³²; its multiples are spread evenly between whole multiples of 2³²."""
 
+CURVED, TRUSTED = 4.0, 0.4
+"""Most (Σ φ″t²)²/n, in units of the largest φ″ and of the wanted gap, for which the dual point of quadratic models is tried; and
+most Σ φ″t²/n times the gap at the start of a step, in the latter unit, for which that at its end needs no such point."""
+
 SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
 
@@ -69,8 +73,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
         return _least_squares(risk, problem, block, start, limits)
     x, sampled = risk.vector(*(start or zero_start(problem))), start is None
     wanted = limits._replace(tol=WELL_BELOW * limits.tol)
-    x, steps = _minimised(risk, x, wanted, ROUNDING, block.crossovers, sampled=sampled)
-    return Found(*risk.model(x), steps)
+    x, steps, alpha = _minimised(risk, x, wanted, ROUNDING, block.crossovers, sampled=sampled)
+    return Found(*risk.model(x), steps, alpha)
 
 
 def zero_start(problem: Problem) -> Start:
@@ -86,13 +90,13 @@ def zero_start(problem: Problem) -> Start:
 
 def _minimised(
     risk: Risk, x: np.ndarray, limits: Limits, level: float, crossovers: Crossovers, *, sampled: bool
-) -> tuple[np.ndarray, int]:
-    """Return x and the number of steps: until the expected relative gap is at most ``limits.tol``, or the predicted decrease of a
-    step was at most ``level`` of the objective.
+) -> tuple[np.ndarray, int, np.ndarray | None]:
+    """Return x, the number of steps, and α if it is not −φ′: until the expected relative gap is at most ``limits.tol``, or the
+    predicted decrease of a step was at most ``level`` of the objective.
 
     ``sampled`` says whether w = 0, so that a sample of the rows may be solved first, if they are many.
     """
-    steps, many = 0, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
+    steps, alpha, many = 0, None, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
     if sampled and (rough := risk.loss.rough_fit(risk.vectors.y, risk.vectors.c)) is not None:
         at, steps = _from_labels(risk, x, rough, limits, many=many)
     elif many and (own := _sample(risk)) is not None:
@@ -104,18 +108,18 @@ def _minimised(
         at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
     gap = risk.gap(at)
     if steps == 0 or gap > limits.tol * abs(at.value):
-        at, more = _descended(risk, at, gap, limits._replace(most=limits.most - steps), level, crossovers)
+        at, more, alpha = _descended(risk, at, gap, limits._replace(most=limits.most - steps), level, crossovers)
         steps += more
-    return at.x, steps
+    return at.x, steps, alpha
 
 
 def _descended(
     risk: Risk, at: Point, gap: float, limits: Limits, level: float, crossovers: Crossovers
-) -> tuple[Point, int]:
-    """Return the minimum and the number of steps by Newton's method, where L-BFGS uses each Hessian until a new one costs less.
+) -> tuple[Point, int, np.ndarray | None]:
+    """Return the minimum, the number of steps by Newton's method, and α if it is not −φ′.
 
-    With few rows for each unknown the curvature changes too much from step to step. Large sums are computed in float32 unless
-    that changes some direction much.
+    L-BFGS uses each Hessian until a new one costs less. With few rows for each unknown the curvature changes too much from step
+    to step. Large sums are computed in float32 unless that changes some direction much.
     """
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
     single = large and risk.block is None
@@ -129,14 +133,43 @@ def _descended(
             single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
             inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
             price = (2.0 if large and not single else 1.0) * risk.ridge.size / crossovers.hessian_features
+            way = inverse(-at.gradient)
+            margins = risk.margins(way)
+            alpha = None if single else _linear_slopes(risk, at, gaps[-1], way, margins, limits.tol)
+            if alpha is not None:
+                return at._replace(x=at.x + way), -(-(passes + 1) // 2), alpha
         else:
             add_pair(pairs, before, at)
+            way, margins = lbfgs_step(inverse, pairs, -at.gradient), None
         before = at
-        at, stuck = step(risk, at, lbfgs_step(inverse, pairs, -at.gradient), level)
+        at, stuck = step(risk, at, way, level, margins)
         gaps.append(risk.gap(at))
         stuck = stuck or gaps[-1] <= limits.tol * abs(at.value) or time.perf_counter() > limits.deadline
         passes += 1
-    return at, -(-passes // 2)
+    return at, -(-passes // 2), None
+
+
+def _linear_slopes(
+    risk: Risk, at: Point, gap: float, way: np.ndarray, margins: np.ndarray, goal: float
+) -> np.ndarray | None:
+    """Return α = −φ′ − φ″t for the margins t of a Newton step, if the gap at its end is at most ``goal``, relative to P.
+
+    The end is the model of this α, so that the gap is a sum over rows of what φ + φ* exceeds −αz by: about ⅛ Σ (φ‴)²t⁴/φ″, with
+    |φ‴| about φ″. That of −φ′ at the end contains the products of the rows, divided by the ridge; it is about ¼t² of that at the
+    start. α is not computed where that is far below the goal, or where the sum is expected to be above it. (A Hessian in float32
+    leaves a difference between the end and the model of α.)
+    """
+    wanted, y, c = goal * abs(at.value), risk.vectors.y, risk.vectors.c
+    squares = -float(at.gradient @ way)  # Σ φ″t²
+    mean, most = squares / risk.n, 1.0 / (risk.loss.gamma or 1.0)
+    if risk.loss.columns > 1 or mean * gap <= TRUSTED * wanted or mean * squares > CURVED * most * wanted:
+        return None
+    z = risk.vectors.shifted(at.margins)
+    slopes, curvature = risk.loss.derivatives(z, y)
+    alpha, z = -slopes - curvature * margins, z + margins
+    losses = risk.loss.value(z, y) + alpha * z
+    own = float(losses.sum() if c is None else c @ losses) + risk.loss.conjugates(alpha, y, c)
+    return alpha if own <= wanted else None
 
 
 def from_hessian(risk: Risk, at: Point, limits: Limits) -> tuple[Point, int, bool]:
@@ -239,7 +272,7 @@ def _solve_sample(own: Risk, x: np.ndarray, limits: Limits, crossovers: Crossove
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     accuracy = own.ridge.size / own.n
     near, most = max(limits.tol, WELL_BELOW * SAMPLE_GAP * accuracy), min(limits.most, SAMPLE_STEPS)
-    x, steps = _minimised(own, x, limits._replace(tol=near, most=most), accuracy, crossovers, sampled=True)
+    x, steps, _ = _minimised(own, x, limits._replace(tol=near, most=most), accuracy, crossovers, sampled=True)
     return x, -(-steps // SAMPLED)
 
 
