@@ -57,7 +57,13 @@ class Certificate:
         found = [object.__new__(cls) for _ in range(primal.size)]
         for each, own_primal, own_dual in zip(found, primal.tolist(), dual.tolist(), strict=True):
             own = vars(each)
-            own["primal"], own["dual"], own["rounding"], own["reach"], own["parts"] = own_primal, own_dual, rounding, math.inf, ()
+            own["primal"], own["dual"], own["rounding"], own["reach"], own["parts"] = (
+                own_primal,
+                own_dual,
+                rounding,
+                math.inf,
+                (),
+            )
         return found
 
     @classmethod

@@ -124,9 +124,7 @@ class QuadraticPaths(ABC):
 
         return along
 
-    def again(
-        self, scored: Callable[[Fitted], Scored]
-    ) -> Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]:
+    def again(self, scored: Callable[[Fitted], Scored]) -> Callable[[float, np.ndarray, np.ndarray], Iterator[Scored]]:
         """Return a function that fits some alphas almost exactly, from the models of the first of them."""
 
         def finely(ratio: float, alphas: np.ndarray, start: np.ndarray) -> Iterator[Scored]:
@@ -232,7 +230,9 @@ class _ByMoments(QuadraticPaths):
         self.residuals = list[Residuals]()
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
         compiled = compiles_paths(d, self.session.tuning)
-        self.paths = FromMoments.of(self.scaled, data.y, self.weightings, fit_intercept=fit_intercept, compiled=compiled)
+        self.paths = FromMoments.of(
+            self.scaled, data.y, self.weightings, fit_intercept=fit_intercept, compiled=compiled
+        )
 
     def _paths(self, *, ridge: bool) -> Paths:  # noqa: ARG002
         return self.paths
@@ -240,7 +240,9 @@ class _ByMoments(QuadraticPaths):
     def _certificates(self, models: _Models) -> list[list[Certificate]]:
         W, b, lams = models.W.swapaxes(0, 1), models.b.T, models.lams
         step, found = max(1, CACHED // max(1, W[0].size)), list[Certificate]()
-        self.residuals = self.residuals or [Residuals.of(*each) for each in zip(self.scaled, models.problems, strict=False)]
+        self.residuals = self.residuals or [
+            Residuals.of(*each) for each in zip(self.scaled, models.problems, strict=False)
+        ]
         for low in range(0, len(W), step):
             own = slice(low, min(low + step, len(W)))
             verifier = Verifier(Residuals.stacked(self.residuals[own]), models.problems[0])
