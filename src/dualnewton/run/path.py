@@ -71,7 +71,14 @@ def solve_path(
             continue
         start = results[k] if k < len(results) else results[-1] if results else None
         rest = None if time_limit is None else max(0.0, deadline - time.perf_counter())
-        found = solve(like(problem, lam=float(lam)), tol=tol, max_epochs=max_epochs, time_limit=rest, warm_start=start, tuning=tuning)
+        found = solve(
+            like(problem, lam=float(lam)),
+            tol=tol,
+            max_epochs=max_epochs,
+            time_limit=rest,
+            warm_start=start,
+            tuning=tuning,
+        )
         results[k : k + 1] = [found]
     return results
 
