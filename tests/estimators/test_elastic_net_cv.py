@@ -15,6 +15,7 @@ from dualnewton.estimators.model_selection._quadratic_paths import Fitted
 from dualnewton.estimators.model_selection._session import certified
 from dualnewton.estimators.model_selection.elastic_net import _Errors
 from dualnewton.interop.parts import Examples
+from dualnewton.matrix import MemoryData
 from dualnewton.planning.tuning import DEFAULT
 from estimators.cases import relative
 from tuned import tuned
@@ -93,6 +94,19 @@ def test_the_largest_alpha_of_a_grid_is_the_least_that_leaves_nothing(positive):
     at = dn.ElasticNet(l1_ratio=0.7, positive=positive, tol=1e-12)
     assert not at.set_params(alpha=1.000001 * model.alphas_[0]).fit(X, y, weights).coef_.any()
     assert at.set_params(alpha=0.999 * model.alphas_[0]).fit(X, y, weights).coef_.any()
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_grid_needs_no_pass_where_the_moments_of_the_rows_are_known(monkeypatch, fit_intercept):
+    X, y, weights = data("tall", weighted=True)
+    centred = y - fit_intercept * np.average(y, weights=weights)
+    largest = np.abs(X.T @ (weights * centred)).max() / weights.sum()
+    passes = []
+    original = MemoryData.transposed_times
+    monkeypatch.setattr(MemoryData, "transposed_times", lambda own, v: passes.append(v) or original(own, v))
+    model = dn.LassoCV(alphas=4, fit_intercept=fit_intercept).fit(X, y, weights)
+    assert not passes
+    assert model.alphas_[0] == pytest.approx(largest, rel=1e-12)
 
 
 def test_targets_without_a_slope_have_a_grid_too():

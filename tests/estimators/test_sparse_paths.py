@@ -50,6 +50,19 @@ def test_lasso_path_is_enet_path_with_no_ridge():
     assert relative(several[1][0], dn.lasso_path(X, y, alphas=alphas, tol=1e-12)[1]) < 1e-6
 
 
+def test_arrays_that_need_no_conversion_are_read_once_for_their_check(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("scikit-learn's check reads the arrays again")
+
+    X, y = data("tall")
+    expected = dn.lasso_path(X.tolist(), y, alphas=[0.3, 0.1])
+    monkeypatch.setattr("sklearn.utils.validation.check_X_y", refuse)
+    assert np.array_equal(dn.lasso_path(X, y, alphas=[0.3, 0.1])[1], expected[1])
+    for wrong, targets in ((np.where(X > 2.0, np.nan, X), y), (X, np.append(y, 0.0)), (X[:0], y[:0])):
+        with pytest.raises(AssertionError, match="scikit-learn"):
+            dn.lasso_path(wrong, targets)
+
+
 def test_weights_count_as_repetitions():
     X, y = data("tall")
     times = np.random.default_rng(0).integers(0, 3, 60)

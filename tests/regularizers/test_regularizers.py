@@ -197,7 +197,13 @@ def test_the_reach_of_l1_ends_where_its_conjugate_becomes_infinite(g, s):
 )
 @given(W=arrays(np.float64, (3, D), elements=st.floats(-10.0, 10.0)))
 def test_functions_of_several_models_are_those_of_each(g, W):
-    for several, one in ((g.values, g.value), (g.conjugates, g.conjugate), (g.reaches, g.reach)):
+    pairs = (
+        (g.values, g.value),
+        (g.conjugates, g.conjugate),
+        (g.reaches, g.reach),
+        (g.grad_conjugates, g.grad_conjugate),
+    )
+    for several, one in pairs:
         for S in (W, np.abs(W)):
             np.testing.assert_allclose(several(S), [one(s) for s in S], rtol=1e-14)
 

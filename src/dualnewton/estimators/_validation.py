@@ -64,8 +64,8 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Exam
     """
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
     entries, dimensions = (X.data, (1,)) if type(X) in CSR and X.ndim == 2 and 0 not in X.shape else (X, (2,))
-    squares = _plain_squares(model, entries, dimensions) if model.device is None else None
-    if squares is not None and _is_plain(model, y, shapes) and X.shape[0] == len(y):
+    squares = plain_squares(entries, dimensions, model.n_jobs) if model.device is None else None
+    if squares is not None and is_plain(y, shapes) and X.shape[0] == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
         X = _own_rows(X) if entries is not X else X
@@ -169,7 +169,7 @@ def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
     named = hasattr(
         model, "feature_names_in_"
     )  # scikit-learn warns if X is an array and the model was fitted on named columns
-    if not named and _plain_squares(model, X, (2,)) is not None and X.shape[1] == model.n_features_in_:
+    if not named and plain_squares(X, (2,), model.n_jobs) is not None and X.shape[1] == model.n_features_in_:
         return X
     return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
 
@@ -179,14 +179,14 @@ def _own_rows(X: Any) -> Any:
     return without_repeats(sp.csr_array(X)) if sp.issparse(X) else X
 
 
-def _is_plain(model: Any, y: Any, dimensions: tuple[int, ...]) -> bool:
+def is_plain(y: Any, dimensions: tuple[int, ...]) -> bool:
     """Whether y is an array that scikit-learn's validation would return unchanged; labels and targets may be integers."""
     if type(y) is np.ndarray and y.dtype == INTEGERS and y.ndim in dimensions:
         return bool(y.size) and y.flags.c_contiguous and y.dtype.isnative
-    return _plain_squares(model, y, dimensions) is not None
+    return plain_squares(y, dimensions) is not None
 
 
-def _plain_squares(model: Any, values: Any, dimensions: tuple[int, ...]) -> float | None:
+def plain_squares(values: Any, dimensions: tuple[int, ...], n_jobs: int | None = None) -> float | None:
     """Return the sum of squares of an array of floats that scikit-learn's validation would return unchanged; else None.
 
     That validation takes longer than a small fit, and reads large arrays several times; the sum of squares reads them once.
@@ -195,15 +195,15 @@ def _plain_squares(model: Any, values: Any, dimensions: tuple[int, ...]) -> floa
         return None
     if not values.size or not values.flags.c_contiguous or values.dtype not in PLAIN or not values.dtype.isnative:
         return None
-    squares = _squares(model, values.reshape(-1))
+    squares = _squares(values.reshape(-1), n_jobs)
     return squares if squares < LARGEST**2 else None
 
 
-def _squares(model: Any, entries: np.ndarray) -> float:
-    """Return the sum of squares of a flat array, on the threads of the model if it is long; overflow gives no warning."""
+def _squares(entries: np.ndarray, n_jobs: int | None) -> float:
+    """Return the sum of squares of a flat array, on ``n_jobs`` threads if it is long; overflow gives no warning."""
     if entries.size <= LONG:
         return sum_of_squares(entries)
-    with threads(effective_n_jobs(model.n_jobs)):
+    with threads(effective_n_jobs(n_jobs)):
         return sum_of_squares(entries)
 
 
@@ -214,7 +214,7 @@ def _require_finite_squares(model: Any, X: Any) -> float | None:
     norms of rows or of features. The sum needs one pass; the entries are examined only if it is large or NaN.
     """
     entries = X.data if sp.issparse(X) else X
-    squares = _squares(model, entries.reshape(-1))
+    squares = _squares(entries.reshape(-1), model.n_jobs)
     if squares <= LARGEST:  # False for NaN
         return squares
     assert_all_finite(entries, estimator_name=type(model).__name__, input_name="X")

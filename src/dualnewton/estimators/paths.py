@@ -9,9 +9,9 @@ import numpy as np
 
 from dualnewton import losses
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._validation import falling_grid, strengths, weights_of
+from dualnewton.estimators._validation import falling_grid, is_plain, plain_squares, strengths, weights_of
 from dualnewton.interop.specification import outputs
-from dualnewton.matrix import as_data
+from dualnewton.matrix import MemoryData, as_data
 from dualnewton.matrix.linear import is_sparse, with_few_entries, without_empty_columns
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import most_nonzero
@@ -112,9 +112,11 @@ def enet_path(
 
     if not (isinstance(l1_ratio, int | float) and 0.0 < l1_ratio <= 1.0):
         raise DualnewtonError(f"l1_ratio must be a number in (0, 1], got {l1_ratio!r}")
-    X, y = check_X_y(
-        X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
-    )
+    squares = plain_squares(X, (2,))
+    if squares is None or not is_plain(y, (1, 2)) or len(X) != len(y):
+        X, y = check_X_y(
+            X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
+        )
     c = None
     if sample_weight is not None:
         c = weights_of(sample_weight, X)
@@ -122,7 +124,8 @@ def enet_path(
     X, d, features = with_few_entries(X, most_nonzero(*X.shape)), X.shape[1], np.arange(X.shape[1])
     if is_sparse(X) and X.nnz:  # the coefficients of features without entries are zero
         X, features = without_empty_columns(X)
-    data, targets = as_data(X), outputs(np.asarray(y, dtype=np.float64), 0)
+    data = as_data(X) if squares is None or X.dtype != np.float64 else MemoryData(X, squares=squares)
+    targets = outputs(np.asarray(y, dtype=np.float64), 0)
     values = _grid(data, targets, c, l1_ratio, eps, alphas, positive=positive)
     lam, g = mixed(1.0, l1_ratio, positive=positive)
     each = []

@@ -51,8 +51,10 @@ def solve_path(
     """
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     base, results = Penalty.of(problem), list[Result]()
-    penalties = [base.times(lam / problem.lam) for lam in lams]
-    goals = [WELL_BELOW * tol * float(penalty.threshold.min()) for penalty in penalties]
+    factors = (np.asarray(lams) / problem.lam).tolist()
+    penalties = [base.times(factor) for factor in factors]
+    goal = WELL_BELOW * tol * float(base.threshold.min())
+    goals = [goal * factor for factor in factors]
     with one_blas_thread:
         data, compiled = problem.data, compiles_paths(problem.d, tuning)
         summed = sums_moments(data.profile, tuning)
@@ -62,31 +64,37 @@ def solve_path(
         plain = problem.offset is None and not duals
         verifier = Verifier(moments, problem) if plain and moments is not None else None
         for stretch in paths.along(penalties, goals, lambda: time.perf_counter() > deadline):
-            posed = [like(problem, lam=float(lam)) for lam in lams[len(results) : len(results) + len(stretch.W)]]
-            results += _certified(posed, stretch, tol, verifier)
+            own = np.asarray(lams[len(results) : len(results) + len(stretch.W)], dtype=float)
+            results += _certified(problem, own, stretch, tol, verifier)
     for k, lam in enumerate(lams):  # the last ones are missing if they use too many features for a matrix
         if k < len(results) and results[k].converged:
             continue
         start = results[k] if k < len(results) else results[-1] if results else None
         rest = None if time_limit is None else max(0.0, deadline - time.perf_counter())
-        own = like(problem, lam=float(lam))
-        found = solve(own, tol=tol, max_epochs=max_epochs, time_limit=rest, warm_start=start, tuning=tuning)
+        found = solve(
+            like(problem, lam=float(lam)),
+            tol=tol,
+            max_epochs=max_epochs,
+            time_limit=rest,
+            warm_start=start,
+            tuning=tuning,
+        )
         results[k : k + 1] = [found]
     return results
 
 
 def _certified(
-    problems: Sequence[Problem], stretch: Stretch, tol: float, verifier: Verifier | None
+    problem: Problem, lams: np.ndarray, stretch: Stretch, tol: float, verifier: Verifier | None
 ) -> Iterator[Result]:
     """Yield the models of consecutive λ with their certificates."""
-    W, b = stretch.W[:, 0], stretch.b[:, 0]
-    pairs: list[CertifiedPair] = []
-    if verifier is not None:
-        proofs = verifier.certificates(W, b, np.array([problem.lam for problem in problems]))
-        pairs = [CertifiedPair(w, float(own), np.zeros(0), proof) for w, own, proof in zip(W, b, proofs, strict=True)]
-    if not pairs or any(pair.certificate.relative_gap > tol for pair in pairs):
-        pairs = certify_models(problems, list(W), [float(own) for own in b])
-    plan = direct_plan(problems[0], REASON)
-    for k, problem in enumerate(problems):
-        pair = proved(problem, pairs[k], tol) if pairs[k].certificate.relative_gap <= tol else pairs[k]
+    W, b, plan = stretch.W[:, 0], stretch.b[:, 0].tolist(), direct_plan(like(problem, lam=float(lams[0])), REASON)
+    if verifier is not None:  # its certificates include rounding errors
+        proofs, none = verifier.certificates(W, stretch.b[:, 0], lams), np.zeros(0)
+        if all(proof.relative_gap <= tol for proof in proofs):
+            for k, (w, own, proof) in enumerate(zip(W, b, proofs, strict=True)):
+                yield direct_result(CertifiedPair(w, own, none, proof), tol, plan, model=k)
+            return
+    problems = [like(problem, lam=float(lam)) for lam in lams]
+    for k, (one, pair) in enumerate(zip(problems, certify_models(problems, list(W), b), strict=True)):
+        pair = proved(one, pair, tol) if pair.certificate.relative_gap <= tol else pair
         yield direct_result(pair, tol, plan, model=k)

@@ -53,6 +53,8 @@ class Status(enum.Enum):
     @classmethod
     def of_final(cls, found: Certificate, tol: float) -> Status:
         """Return the status of a model that no further steps can improve."""
+        if found.meets(tol):
+            return cls.CONVERGED
         reasons = {cls.ROUNDING: found.relative_gap <= tol, cls.NO_PROGRESS: True}
         return cls.of(found, tol, reasons) or cls.NO_PROGRESS
 

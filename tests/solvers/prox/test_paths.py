@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -224,6 +225,32 @@ def test_certificates_from_moments_bound_those_from_the_data(regularizer, fit_in
         assert found.primal == pytest.approx(primal, rel=1e-11)
         assert found.dual <= dual + 1e-13 * abs(dual)
         assert found.dual == pytest.approx(dual, rel=1e-8, abs=1e-11 * primal)
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("folds", [1, 3])
+def test_several_problems_are_certified_from_their_moments_as_each_alone(regularizer, fit_intercept, folds):
+    rng, lams = np.random.default_rng(2), np.array([10.0, 0.1, 1e-3])
+    problem = problem_of("dense", regularizer, n=90, d=12, fit_intercept=fit_intercept)
+    problems = [like(problem, sample_weight=rng.uniform(0.0, 2.0, 90)) for _ in range(folds)]
+    W, b = np.abs(rng.standard_normal((folds, 3, 12))), rng.standard_normal((folds, 3)) * fit_intercept
+    each = [Moments.of(p.data, p.y[:, None], p.c, origin_of(p.data, p.c, shift=fit_intercept)) for p in problems]
+    together = Residuals.stacked([Residuals.of(*pair) for pair in zip(each, problems, strict=True)])
+    found = Verifier(together, problem).certificates(W, b, lams)
+    alone = (Verifier(*pair).certificates(W[f], b[f], lams) for f, pair in enumerate(zip(each, problems, strict=True)))
+    for one, other in zip(found, chain.from_iterable(alone), strict=True):
+        assert (one.rounding, one.reach, one.parts) == (0.0, np.inf, ())
+        assert one.primal == pytest.approx(other.primal, rel=1e-13)
+        assert one.dual == pytest.approx(other.dual, rel=1e-9, abs=1e-13 * other.primal)
+
+
+def test_moments_are_about_zero_where_means_are_small_and_the_rows_many():
+    rng = np.random.default_rng(0)
+    X, c = rng.standard_normal((5000, 3)) + 0.5, np.ones(5000)
+    assert not origin_of(as_data(X), c, shift=True).any()
+    X[:, 1] += 5.0
+    np.testing.assert_allclose(origin_of(as_data(X), c, shift=True), X.mean(axis=0), atol=0.2)
 
 
 @pytest.mark.parametrize("size", [1e6, 1e10, 1e14])

@@ -92,7 +92,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
             for whole, of_folds in self._in_passes(search, ratio, alphas):
                 found = [result for own in of_folds for result in own]
                 errors = np.array([self._deviances(search.data, search.folds, found)])
-                yield Scored([[Outcome.of(result) for result in found]], errors, lambda _, whole=whole: whole)
+                yield Scored([[Outcome.of(result) for result in found]], errors, [whole].__getitem__)
 
         return walk
 

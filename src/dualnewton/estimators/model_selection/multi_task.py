@@ -62,7 +62,7 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             for whole, of_folds in self._in_passes(search, ratio, alphas):
                 seen = np.array([[errors.of(fold, results) for fold, results in enumerate(of_folds)]])
-                yield Scored([[Outcome.of_all(results) for results in of_folds]], seen, lambda _, whole=whole: whole)
+                yield Scored([[Outcome.of_all(results) for results in of_folds]], seen, [whole].__getitem__)
 
         # Columns of rows on disk or on a cluster cannot be selected.
         wide = data.matrix.capabilities.whole and gathers_columns(data.matrix.profile, session.tuning)
