@@ -158,8 +158,9 @@ def _bound_of_all(
     problems, which must have one λ.
     """
     first, (primals, bounds, _) = group.first, zip(*found, strict=True)
+    kind: Any = type(first.loss)
     alike = len({problem.lam for problem in group.problems}) == 1 and first.regularizer.form.is_plain
-    if not (alike and _is_bounded_by_sizes(type(first.loss)) and None not in [bound.sizes for bound in bounds]):
+    if not (alike and _is_bounded_by_sizes(kind) and None not in [bound.sizes for bound in bounds]):
         return None
     values = [(primal, bound.value) for primal, bound in zip(primals, bounds, strict=True)]
     enough = min([allowed_rounding(*each, tol) for each in values])
