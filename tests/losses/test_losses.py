@@ -240,6 +240,12 @@ def test_the_pinball_loss_of_the_median_is_half_the_absolute_error(method):
 
 
 @pytest.mark.parametrize("loss", NON_SMOOTH, ids=name_of)
+def test_the_limit_of_the_slopes_is_the_larger_end_of_the_domain(loss):
+    low, high = loss.domain(labels_for(loss, 50, np.random.default_rng(0)))
+    assert loss.slope_limit == pytest.approx(max(-low.min(), high.max()), rel=1e-15)
+
+
+@pytest.mark.parametrize("loss", NON_SMOOTH, ids=name_of)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_best_intercept_of_a_kinked_loss_is_a_minimiser(loss, weighted):
     """The minimum over b is at a kink: no kink gives a smaller sum, however the slope jumps over zero."""

@@ -90,6 +90,20 @@ def test_one_rounding_bound_for_all_outputs_exceeds_the_bound_of_each(loss, inte
         assert own <= shared[k] <= 1e-10 * found[k][0]
 
 
+@pytest.mark.parametrize("loss", NON_SMOOTH, ids=name_of)
+def test_problems_with_kinks_share_a_rounding_bound(loss):
+    """Their slopes have one limit for all labels, so that the bound needs no labels."""
+    rng = np.random.default_rng(5)
+    X = dn.matrix.as_data(rng.standard_normal((N, D)))
+    problems = [dn.Problem(X, labels_for(loss, N, rng), loss, lam=0.1) for _ in range(3)]
+    models, intercepts, alphas = points_of(problems)
+    together = certify_pairs(problems, models, intercepts, alphas, tol=1.0)
+    assert len({pair.certificate.rounding for pair in together}) == 1
+    for k, problem in enumerate(problems):
+        (own,) = certify_pairs([problem], models[k : k + 1], intercepts[k : k + 1], alphas[k : k + 1], tol=1.0)
+        assert 0.0 < own.certificate.rounding <= together[k].certificate.rounding
+
+
 def test_outputs_of_very_different_scales_have_rounding_bounds_of_their_own():
     problems, models, intercepts, found = outputs_of((1e-2, 1.0, 1e2), fit_intercept=True)
     errors = rounding_bounds(groups.groups_of(problems), models, intercepts, found, 1e-9)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton.planning.facts import mean_squared_cosine
-from dualnewton.planning.small import small_plan
+from dualnewton.planning.small import FAMILIES, _candidates, small_plan
 from dualnewton.planning.small_products import _without_products, products_cost
 from dualnewton.planning.tuning import DEFAULT
 
@@ -188,3 +188,32 @@ def test_least_squares_on_a_large_block_takes_products_where_other_losses_take_h
     assert (plan and plan.family) == family
     if plan is not None:
         assert DEFAULT.quadratic_products <= plan.directions < DEFAULT.block_products
+
+
+LOSSES = [dn.losses.Squared(), dn.losses.Logistic(), dn.losses.SquaredHinge(), dn.losses.Hinge()]
+PENALTIES = [dn.regularizers.L2(), dn.regularizers.L1(), dn.regularizers.ElasticNet(), dn.regularizers.Box(0.0, 1.0)]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("shape", [(60, 5), (40, 90), (3000, 30)], ids=str)
+def test_families_that_are_not_asked_would_take_no_problem(shape, sparse):
+    """Columns and penalties that a family does not declare are those whose problems it refuses."""
+    rng = np.random.default_rng(0)
+    X, labels = rng.standard_normal(shape), np.resize([1.0, -1.0], shape[0])
+    X = dn.matrix.as_data(sp.csr_array(X * (rng.random(shape) < 0.05)) if sparse else X)
+    problems = [dn.Problem(X, labels, loss, regularizer=g, lam=0.1) for loss in LOSSES for g in PENALTIES]
+    Y, classes = rng.standard_normal((shape[0], 3)), np.resize([0, 1, 2], shape[0])
+    joint = (dn.regularizers.JointL1(), dn.regularizers.JointElasticNet())
+    problems += [dn.Problem(X, Y, dn.losses.SquaredOutputs(3), regularizer=g, lam=0.1) for g in (*joint, *PENALTIES)]
+    problems += [dn.Problem(X, classes, dn.losses.Softmax(3), regularizer=g, lam=0.1) for g in PENALTIES]
+    for problem in problems:
+        columns, quadratic = problem.columns > 1, problem.scheme is not None or problem.regularizer.form.is_quadratic
+        for name, family in FAMILIES.items():
+            asked = family.several_columns in (None, columns) and family.quadratic == quadratic
+            dense = family.dense is False and not sparse  # a family for sparse rows
+            if problem.scheme in family.schemes and not asked and not dense:
+                assert not family.takes(problem, DEFAULT), name
+
+
+def test_a_problem_of_joint_outputs_asks_one_family():
+    assert [name for name, _ in _candidates(None, "auto", True, False, True, False, False, True, True)] == ["joint"]

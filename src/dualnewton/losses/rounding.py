@@ -164,7 +164,7 @@ class RoundingErrors:
         return share * (sizes.conjugate + at_zero), min(share, 1.0) * sizes.mass
 
 
-@lru_cache
+@lru_cache(typed=True)  # losses without parameters have one hash: they would be compared with each other
 def _at_zero(loss: Any) -> float:
     """Return |φ(0)|, which is the same for all labels, once for each loss: NumPy's calls for one number take 10 µs."""
     return abs(float(loss.value(np.zeros(1), np.ones(1))[0]))

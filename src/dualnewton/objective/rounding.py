@@ -158,29 +158,35 @@ def _bound_of_all(
     problems, which must have one λ.
     """
     first, (primals, bounds, _) = group.first, zip(*found, strict=True)
-    alike = all(problem.lam == first.lam for problem in group.problems) and first.regularizer.form.is_plain
-    by_sizes = all(getattr(type(first.loss), name) is getattr(RoundingErrors, name) for name in OF_SIZES)
-    if not (alike and by_sizes and all(bound.sizes for bound in bounds)):
+    kind: Any = type(first.loss)
+    alike = len({problem.lam for problem in group.problems}) == 1 and first.regularizer.form.is_plain
+    if not (alike and _is_bounded_by_sizes(kind) and None not in [bound.sizes for bound in bounds]):
         return None
     values = [(primal, bound.value) for primal, bound in zip(primals, bounds, strict=True)]
-    enough = min(allowed_rounding(*each, tol) for each in values)
-    largest = max(max(map(abs, each)) for each in values)
+    enough = min([allowed_rounding(*each, tol) for each in values])
+    largest = max([max(map(abs, each)) for each in values])
     if not (enough > 0.0 and math.isfinite(largest)):
         return None
-    squares, weighted, *columns = zip(*(bound.sizes for bound in bounds), strict=True)
+    squares, weighted, *columns = zip(*[bound.sizes for bound in bounds], strict=True)
     sizes = DualSizes(max(squares), max(weighted))
     if first.fit_intercept:
-        share = max(abs(mass) / size if size > 0.0 else 0.0 for mass, size in zip(*columns, strict=True))
+        share = max([abs(mass) / size if size > 0.0 else 0.0 for mass, size in zip(*columns, strict=True)])
         sizes = DualSizes(*sizes[:2], share * max(columns[1]), max(columns[1]))
     W, problem = np.array(models), like(first)
     longest = W[np.argmax(np.einsum("kj,kj->k", W, W))]
-    labels = zip(*(each.label_sums for each in group.problems), strict=True)
+    labels = zip(*[each.label_sums for each in group.problems], strict=True)
     vars(problem)["label_sums"] = row_sums.LabelSums(*map(max, labels))
     analysis = _Analysis.of(problem, longest, max(map(abs, intercepts)), bounds[0].alpha, FLOAT64, sizes)
     # The losses are P − λg(w), where the largest λg(w) is subtracted: it is added before.
     dual = largest + analysis.penalty
-    error = analysis.bound(dual + max(max(primal - value, 0.0) for primal, value in values), dual, None)
+    error = analysis.bound(dual + max(0.0, *[primal - value for primal, value in values]), dual, None)
     return error if error is not None and error <= enough else None
+
+
+@lru_cache
+def _is_bounded_by_sizes(loss: type[RoundingErrors]) -> bool:
+    """Whether losses of this class bound their errors by sums over the examples alone."""
+    return all(getattr(loss, name) is getattr(RoundingErrors, name) for name in OF_SIZES)
 
 
 def allowed_rounding(primal: float, dual: float, tol: float) -> float:

@@ -83,17 +83,17 @@ class Form:
         """Return the form of Σ w_j²/(2 factor_j) + threshold_j |w_j| with bounds."""
         return cls(Kind.SEPARABLE, threshold=threshold, factor=factor, lower=lower, upper=upper, joint=joint)
 
-    @property
+    @cached_property
     def is_quadratic(self) -> bool:
         """Whether g = ½ Σ v_j w_j², which has a Hessian and neither kinks nor bounds."""
         return self.kind is Kind.QUADRATIC
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether g = ½‖w‖²: ∇g* is the identity, and the sharper Theorem 7 applies."""
         return self.kind is Kind.QUADRATIC and self.weights is None
 
-    @property
+    @cached_property
     def is_general(self) -> bool:
         """Whether g is given by its functions only."""
         return self.kind is Kind.GENERAL

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dualnewton as dn
+from dualnewton.solvers.direct import active_set
 from dualnewton.solvers.direct.active_set import Columns, Kinks, Matrix, Model
 
 
@@ -42,6 +43,14 @@ def test_exchanges_reach_the_minimum_of_dependent_features(levels, threshold, po
         for part in 10.0 ** -np.arange(2.0, 10.0):
             other._proximal(part * other.gram.diagonal, lambda: False)
         assert value <= min(before, other._value(other.v, other.slopes)) + rounding
+
+
+def test_exchanges_from_zero_begin_with_all_coordinates_that_do_not_depend_on_each_other(monkeypatch):
+    """One by one, each of the coordinates that become nonzero would take a system."""
+    model, systems, solve = model_of(np.random.default_rng(0), (12, 9, 5, 7), 1e-3), [], active_set._posv()
+    monkeypatch.setattr(active_set, "_posv", lambda: lambda *given: systems.append(1) or solve(*given))
+    assert model._exchange(np.zeros_like(model.v))
+    assert len(systems) <= np.count_nonzero(model.v) / 2
 
 
 def test_exchanges_leave_a_start_with_dependent_coordinates():

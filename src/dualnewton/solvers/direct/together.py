@@ -56,7 +56,7 @@ def solve(
         if steps >= limits.most or limits.is_late():
             ended[:] = True
         going = accepted & ~ended
-        if going.all():
+        if np.count_nonzero(going) == going.size:
             at = new
             continue
         for k in (~accepted).nonzero()[0]:
@@ -88,7 +88,7 @@ class Points(NamedTuple):
 def _accepted(at: Points, new: Points, way: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Apply the rule of ``newton.py`` to each model: Armijo, or a smaller slope where the values differ by rounding only."""
     accepted = new.values <= at.values + SUFFICIENT * slopes
-    if not accepted.all():
+    if np.count_nonzero(accepted) < accepted.size:
         level = new.values <= at.values + ROUNDING * np.abs(at.values)
         accepted |= level & (np.abs(np.einsum("kj,kj->k", new.gradients, way)) < -slopes)
     return accepted
@@ -130,7 +130,10 @@ class Models:
     def only(self, kept: np.ndarray) -> Models:
         """Return some of the models."""
         c, o = (None if each is None else each[kept] for each in (self.c, self.o))
-        return Models(self.loss, self.d, self.columns, self.ridge[kept], self.halves[kept], self.y[kept], c, o)
+        part = Models(self.loss, self.d, self.columns, self.ridge[kept], self.halves[kept], self.y[kept], c, o)
+        if part.columns.shape[0] > part.d and c is None:  # the moments of the features are the same for all models
+            vars(part).update(mean=self.mean, spread=self.spread)
+        return part
 
     def start(self, starts: Sequence[Start | None]) -> Points:
         """Return where the models start: at zero, or where they are given."""
@@ -166,7 +169,7 @@ class Models:
     def mean(self) -> np.ndarray:
         """The weighted mean of the features: of shape (1, d), or (K, d) with weights."""
         c = np.ones((1, self.columns.shape[1])) if self.c is None else self.c
-        return (c @ self.columns[: self.d].T) / c.sum(axis=1)[:, None]
+        return (c @ self.columns[: self.d].T) / np.add.reduce(c, axis=1)[:, None]
 
     @cached_property
     def spread(self) -> np.ndarray:
@@ -175,7 +178,7 @@ class Models:
         square: Any = float(flat @ flat) / self.columns.shape[1]
         if self.c is not None:
             square = self.c @ np.square(self.columns[: self.d]).sum(axis=0) / self.c.sum(axis=1)
-        return np.maximum(square - np.square(self.mean).sum(axis=1), 0.0)
+        return np.maximum(square - np.add.reduce(self.mean * self.mean, axis=1), 0.0)
 
     def directions(self, at: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the Newton directions, and the slopes of the objectives along them."""

@@ -14,7 +14,8 @@ def value_and_gap(
 ) -> tuple[float, float]:
     """Return n P, and n(P − D) by Fenchel and Young for α = −φ′, shortened until g* is finite: near the certificate's gap.
 
-    ``losses`` is Σ c_i φ_i; ``slopes``, its derivative, has the shape of the problem's w; ``penalty`` is n λ g(w), if it is known.
+    ``losses`` is Σ c_i φ_i; ``slopes``, its derivative, has the shape of the problem's w; ``penalty`` is n λ g(w), if
+    it is known.
     """
     g, scale = problem.g, problem.lam * problem.n
     bar, penalty = slopes / -scale, scale * g.value(w) if penalty is None else penalty
