@@ -29,7 +29,7 @@ STORAGES = ("dense", "CSR")
 FITS = {
     "dense": (3_000, 60),
     "CSR": (6_000, 500),
-    "large dense": (30_000, 100),  # larger than the cache: SDNA takes blocks of several examples
+    "large dense": (30_000, 100),  # larger than the cache
 }  # n and d of the fits of estimators: too large for the path without kernels
 PER_ROW = 15  # entries per row of CSR data
 

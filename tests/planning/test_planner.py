@@ -41,6 +41,11 @@ def wide_and_sparse(n=3000, d=20_000, seed=0, **extras):
     return dn.Problem(X, np.where(rng.random(n) < 0.5, 1.0, -1.0), losses.Logistic(), lam=1.0 / n, **extras)
 
 
+@pytest.mark.parametrize(("n", "d", "tau"), [(30_000, 100, 1), (2000, 400, 1), (10_000, 400, 8)])
+def test_rounds_take_several_examples_only_where_rows_are_long_and_exceed_the_cache(n, d, tau):
+    assert dn.plan(tall(n=n, d=d), method="sdna").tau == tau
+
+
 def test_the_plan_is_reported_and_can_be_overridden():
     small, large = make_problem(losses.Squared(), n=40), make_problem(losses.Squared(), n=2000, d=100)
     assert not dn.plan(small).compiled

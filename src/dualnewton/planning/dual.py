@@ -115,6 +115,6 @@ def _size(facts: Facts) -> tuple[int, str]:
         return min(size, costs.d), "blocks that balance the conjugate regularizer's gradient against their Gram matrix"
     if costs.sparse:
         return 1, "sparse rows one at a time: Gram matrices of blocks cost more than the epochs they save"
-    if DOUBLE * costs.stored <= facts.tuning.rates.cache_bytes:
-        return 1, "dense rows that fit in the cache: one at a time is cheapest"
-    return facts.tuning.dense_block, "dense rows that exceed the cache: the rows of a block are read once"
+    if DOUBLE * costs.stored <= facts.tuning.rates.cache_bytes or costs.d < facts.tuning.block_features:
+        return 1, "dense rows that are short or fit in the cache: one at a time is cheapest"
+    return facts.tuning.dense_block, "long dense rows that exceed the cache: the rows of a block are read once"

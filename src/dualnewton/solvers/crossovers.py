@@ -27,6 +27,11 @@ class Crossovers:
     # Logarithm of the factor by which the residual falls per epoch, from which on dual rounds on a loss with kinks need no
     # joint steps: one costs several epochs, and 20 and more where many examples are free.
     quick_rounds: float = 0.05
+    # Logarithm of the factor by which the residual falls per epoch, below which joint steps of the free examples are slow and
+    # proximal steps of all examples are tried; and the least number of examples for each feature for that. With 6 to 20 of them
+    # and weak penalties these took 0.2 to 0.7 of the time on sparse rows; with 4 or fewer, up to 2.5 times as long.
+    slow_face: float = 0.02
+    proximal_rows: float = 5.0
     # Largest predicted number of steps of dual rounds, of at most five epochs each, for a fit in one call; beyond it the loop,
     # which also takes joint steps, is faster.
     round_steps: int = 16

@@ -209,13 +209,16 @@ class CompiledEngine(Engine):
         # The residual of a piecewise linear loss is exactly zero for most examples that are at their bounds.
         self.models.inactive_below[k] = 0.0 if self.by_numbers else INACTIVE * residual
 
-    def move(self, k: int, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray) -> None:
+    def move(
+        self, k: int, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray, intercept: float | None = None
+    ) -> None:
         models = self.models
         change = models.c[k, S if models.c.shape[1] > 1 else 0] * (beta - models.alpha[k, S])
         models.alpha[k, S] = beta
         models.w_bar[k] += linear.transposed(rows) @ (models.scale[k] * change)
         models.w[k] = self.problems[k].regularizer.grad_conjugate(models.w_bar[k])
-        models.b[k] += models.b_curvature[k] * float(change.sum())
+        b = models.b[k] + models.b_curvature[k] * float(change.sum()) if intercept is None else intercept
+        models.b[k] = b
 
     def model(self, k: int) -> tuple[np.ndarray, float, float]:
         return self.models.w[k], float(self.models.b[k]), float(self.models.b_curvature[k])

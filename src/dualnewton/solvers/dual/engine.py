@@ -75,9 +75,13 @@ class Engine:
         """Set the dual point of model k to a feasible α, and recompute w and the intercept from it."""
         self.solvers[k].start_from(alpha)
 
-    def move(self, k: int, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray) -> None:
-        """Set the dual variables of the examples S of model k to β, given their rows."""
+    def move(
+        self, k: int, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray, intercept: float | None = None
+    ) -> None:
+        """Set the dual variables of the examples S of model k to β, given their rows; b follows from them, unless given."""
         self.solvers[k].move(S, rows, beta)
+        if intercept is not None:
+            self.solvers[k].intercept = intercept
 
     def model(self, k: int) -> tuple[np.ndarray, float, float]:
         """Return w, b and the curvature ρ/(λn) of the intercept of model k."""

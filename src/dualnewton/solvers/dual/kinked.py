@@ -17,6 +17,7 @@ from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.face import face_step
 from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.dual.piecewise import free_kinks
+from dualnewton.solvers.dual.proximal_step import proximal_step
 from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL, PIECE, Sweeps
 
 PRODUCTS, LEAST_PRODUCTS, MOST_PRODUCTS = 20, 5, 320
@@ -27,6 +28,17 @@ GOOD, POOR = 0.75, 0.25
 is halved after one of less than ``POOR``, as trust regions grow and shrink: longer steps are clipped more (Nocedal and Wright,
 Numerical Optimization, Algorithm 4.1)."""
 
+NARROWEST = 1e-3
+"""The first width of a proximal step, at least, as a fraction of the mean of c_i‖a_i‖²/(λn): with a smaller one its linear
+systems are badly conditioned."""
+
+EASY, NARROWER, WIDER = 20, 0.3, 10.0
+"""After a proximal step whose Newton steps took at most ``EASY`` conjugate gradients in the mean, the width is multiplied by
+``NARROWER``; after one that would have lowered D, by ``WIDER``."""
+
+LEAST_EPOCHS = 30.0
+"""A proximal step begins no Newton step after so many epochs, or as many as all steps before took."""
+
 
 @dataclass(frozen=True)
 class Face:
@@ -34,7 +46,12 @@ class Face:
 
     free: np.ndarray  # indices, as of the last joint step
     residual: float = math.nan  # of all examples, in the sweep of the last step over all of them
-    products: int = PRODUCTS  # products of the next joint step
+    products: int = PRODUCTS  # products of the next joint step on a face
+    width: float = math.nan  # μ of the next proximal step; NaN before the first
+    proximal: bool = False  # whether the next joint step is proximal
+    refused: bool = False  # whether the last proximal step was not taken, since it would have lowered D
+    # ln(factor) by which an epoch divided the residual around the last joint step on a face, and the last proximal one.
+    paces: tuple[float, float] = (math.inf, math.inf)
     solved: bool = False  # whether their linear system has been tried
     slow: bool = False  # whether joint steps are needed: a step left the residual unknown (NumPy rounds) or too large
 
@@ -96,8 +113,10 @@ class KinkedSweeps(Sweeps):
         """Move each model by sweeps of its own; return the mean number of epochs."""
         spent = [0.0] * len(self.problems)
         for k, problem in enumerate(self.problems):
-            if self.faces[k].slow and time.perf_counter() <= deadline:
-                spent[k] = self._joint_step(k, most)
+            before, joint = self.residuals[k], self.faces[k].slow and time.perf_counter() <= deadline
+            if joint:
+                proximal = self.faces[k].proximal
+                spent[k] = self._proximal_step(k, most, deadline) if proximal else self._joint_step(k, most)
             visits = self.engine.visits(k)
             left = math.ceil(min(most - spent[k], 1.0 + self.focused_epochs) * problem.n)
             while left > 0 and not visits.ended and time.perf_counter() <= deadline:
@@ -107,6 +126,8 @@ class KinkedSweeps(Sweeps):
                 left -= done
             self.residuals[k] = visits.residual / problem.n
             self._note_speed(k, visits.first_residual / problem.n, spent[k])
+            if joint:
+                self._choose_steps(k, before, spent[k])
         return float(np.mean(spent))
 
     def _note_speed(self, k: int, residual: float, spent: float) -> None:
@@ -114,6 +135,43 @@ class KinkedSweeps(Sweeps):
         face, factor = self.faces[k], math.exp(-self.crossovers.quick_rounds * spent)
         quick = residual <= (math.inf if math.isnan(face.residual) else face.residual * factor)
         self.faces[k] = replace(face, residual=residual, slow=face.slow or not quick)
+
+    def _choose_steps(self, k: int, before: float, spent: float) -> None:
+        """Choose the kind of the next joint step: proximal ones where those on a face are slow, then the faster kind."""
+        problem, face, now = self.problems[k], self.faces[k], self.residuals[k]
+        known = 0.0 < before < math.inf and 0.0 < now < math.inf
+        pace = math.log(before / now) / spent if known else math.inf
+        if face.proximal:
+            # After a step that was not taken, one on a face follows, and then a wider one.
+            chosen = not face.refused and face.paces[0] < pace
+            paces = (face.paces[0], math.inf if face.refused else pace)
+        else:
+            paces, limit = (pace, face.paces[1]), min(self.crossovers.slow_face, face.paces[1])
+            able = problem.n >= self.crossovers.proximal_rows * problem.d
+            chosen = able and pace < limit and not self.solves_system(face.free.size, self.epochs)
+        self.faces[k] = replace(face, paces=paces, proximal=chosen)
+
+    def _proximal_step(self, k: int, most: float, deadline: float) -> float:
+        """Take a proximal step of a model; return the number of epochs that this cost, about ``most`` at most."""
+        problem, face, pieces = self.problems[k], self.faces[k], self.pieces[k]
+        width = self._first_width(k) if math.isnan(face.width) else face.width
+        limits = {"most": min(most, max(LEAST_EPOCHS, self.epochs)), "deadline": deadline}
+        found = proximal_step(problem, pieces, self.engine.alpha(k), self.engine.model(k), width, **limits)
+        taken = found.increase > 0.0
+        if taken:
+            self.engine.move(k, found.moved, problem.data.rows(found.moved), found.alpha, found.intercept)
+            width *= NARROWER if found.products <= EASY * found.steps else 1.0
+        else:
+            width *= WIDER
+        self.faces[k] = replace(face, free=found.free, width=width, refused=not taken)
+        return found.epochs
+
+    def _first_width(self, k: int) -> float:
+        """Return the width for which the proximal term of a step across a whole domain is about half the gap, or a larger one."""
+        problem, pieces = self.problems[k], self.pieces[k]
+        lengths = pieces[:, -1] - pieces[:, 0]
+        curvature = float((problem.c * problem.norms).mean()) / (problem.lam * problem.n)
+        return max(self.residuals[k] * problem.n / float(problem.c @ np.square(lengths)), NARROWEST * curvature)
 
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = super()._focused_sweeps(rng, deadline, most)

@@ -32,8 +32,8 @@ LIFT = 1e-10
 """Fraction of the largest diagonal entry of the linear system that is added to its diagonal: repeated rows make it singular."""
 
 
-def solve_one(pieces: np.ndarray, u: np.ndarray, curvature: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Return the new dual variables of examples that are solved separately, each with its own curvature.
+def solve_one(pieces: np.ndarray, u: np.ndarray, curvature: np.ndarray | float, alpha: np.ndarray) -> np.ndarray:
+    """Return the new dual variables of examples that are solved separately, each with its own curvature or all with one.
 
     The best v = −α on a piece is where the margin reaches the kink, v + (u − k)/curvature, clipped to the piece. The pieces are
     ordered, so that the solution is on the last piece that this point enters.
