@@ -72,10 +72,10 @@ RISE = 1e-9
 """Rise of the objective, as a fraction of it, above which a proximal step has failed."""
 
 
-MOST_INTERIOR, BOUNDARY = 60, 0.99
+MOST_STEPS, BOUNDARY = 60, 0.99
 """Interior-point steps at most, and the part of the longest step that keeps the norms and multipliers positive."""
 
-LEAST_NORM, UNUSED = 1e-2, 0.25
+START, INACTIVE = 1e-2, 0.25
 """Smallest norm at which such steps start, as a fraction of the largest; and multiplier, as a fraction of the threshold, from
 which on a feature is taken for zero: it is half of the threshold where the slope is zero, and nearly zero where it is used."""
 
@@ -451,14 +451,14 @@ def by_interior_points(
     large part of its value at ν = 0 are zero in the model: the steps leave a little of their norms.
     """
     threshold = model.penalty.threshold
-    nu, s = np.maximum(norms, LEAST_NORM * float(np.maximum.reduce(norms, initial=0.0))), 0.5 * threshold
+    nu, s = np.maximum(norms, START * float(np.maximum.reduce(norms, initial=0.0))), 0.5 * threshold
     found, done = model.at(norms), False
-    for _ in range(MOST_INTERIOR):
+    for _ in range(MOST_STEPS):
         at, mu = model.at(nu), float(nu @ s)
         if not (np.isfinite(at.lengths).all() and mu > 0.0) or time.perf_counter() > deadline:
             break
         if model.meets(goal, at, constant):
-            found = model.at(np.where(s < UNUSED * threshold, nu, 0.0))
+            found = model.at(np.where(s < INACTIVE * threshold, nu, 0.0))
             if done := model.meets(goal, found, constant):
                 break
         K = model.couplings(at) * threshold
