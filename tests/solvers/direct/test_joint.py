@@ -15,7 +15,7 @@ from dualnewton.solvers.deadline import NEVER
 from dualnewton.solvers.direct import joint
 from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.prox.gaps import value_and_gap
-from dualnewton.solvers.prox.joint_subproblem import JointPenalty, _Newton
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, _Newton, minimise
 from tuned import GENERAL
 
 
@@ -301,9 +301,25 @@ def test_proximal_points_converge_for_singular_matrices(seed, ridge):
     V, done = joint.by_proximal_points(H, q, np.zeros((K, 12)), penalty, 1e-6, np.inf)
     assert done
     assert penalty.violations(V, V @ H - q).max() <= 1e-6
-    other = joint.minimise(H, -q, np.zeros((K, 12)), penalty, 1e-8)
+    other = minimise(H, -q, np.zeros((K, 12)), penalty, 1e-8)
     values = [0.5 * np.vdot(W, W @ H) - np.vdot(q, W) + penalty.value(W) for W in (V, other)]
     assert values[0] <= values[1] + 1e-9 * abs(values[1])
+
+
+@pytest.mark.parametrize("shape", [(10, 300, 3), (30, 300, 5), (40, 60, 2)])
+def test_interior_points_end_where_thresholds_are_tiny_and_features_many(shape, monkeypatch):
+    """The model nearly fits the targets: proximal points and sweeps would take thousands of passes."""
+    n, d, K = shape
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    Y = X @ rng.standard_normal((d, K)) + rng.standard_normal((n, K))
+    alpha = 1e-7 * np.linalg.norm(X.T @ (Y - Y.mean(axis=0)), axis=1).max() / n
+    steps, by_interior_points = [], joint.by_interior_points
+    monkeypatch.setattr(joint, "by_interior_points", lambda *given: steps.append(given) or by_interior_points(*given))
+    model = dn.MultiTaskLasso(alpha=alpha).fit(X, Y)
+    assert steps
+    assert model.certificate_.relative_gap <= model.tol
+    assert model.n_iter_ <= 50
 
 
 def test_newton_steps_of_a_proximal_step_reach_its_optimality_conditions(monkeypatch):

@@ -9,13 +9,15 @@ The outer iteration is that of ``thresholds.py``. Over the m features gathered, 
 
 where −Q are the slopes at W = 0. ψ is convex, and so is the problem of its minimum over ν ≥ 0, at which ‖Z_j‖ = 1 where ν_j > 0
 and ‖Z_j‖ ≤ 1 elsewhere. A step solves m equations, not the Km of a Newton step in W. Where steps no longer decrease the
-violations, proximal point steps follow, as in ``active_set.py``, and sweeps of coordinate descent if these fail.
+violations, proximal point steps follow, as in ``active_set.py``, and if these fail, interior-point steps on ψ over all of the m
+features. These take longer than proximal points that succeed, but end for any H and however small the thresholds are.
 On larger blocks (``Crossovers.small_entries``) the solver ends there, or before it gathers many features: Newton systems
 with all outputs of these take several times as long as the compiled coordinate descent with which the loop continues.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,7 +29,6 @@ from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.direct.active_set import (
     FALL,
     FIRST,
@@ -42,7 +43,7 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, St
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, features_to_add
 from dualnewton.solvers.prox.gaps import value_and_gap
-from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, solved_by_factors
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, solved_by_factors
 
 PRODUCTS, INEXACT = 30, 1e-2
 """Conjugate gradient steps at most, and the fraction of the residual at which they stop."""
@@ -71,6 +72,14 @@ RISE = 1e-9
 """Rise of the objective, as a fraction of it, above which a proximal step has failed."""
 
 
+MOST_STEPS, BOUNDARY = 60, 0.99
+"""Interior-point steps at most, and the part of the longest step that keeps the norms and multipliers positive."""
+
+START, INACTIVE = 1e-2, 0.25
+"""Smallest norm at which such steps start, as a fraction of the largest; and multiplier, as a fraction of the threshold, from
+which on a feature is taken for zero: it is half of the threshold where the slope is zero, and nearly zero where it is used."""
+
+
 class Goal(NamedTuple):
     """Stopping rule of the minimisation over the features gathered: one of two bounds must hold."""
 
@@ -90,6 +99,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     # Many features may be used.
     many = problem.d > max(problem.n, block.crossovers.persistent_features) and problem.regularizer.strongly_convex
     persists, pulled = problem.n * problem.d <= block.crossovers.small_entries and not many, np.inf
+    by_points = True
     while True:
         losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T)
         beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
@@ -118,7 +128,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         part = penalty if every else penalty.only(inside)
         low = float(np.minimum.reduce(part.threshold, initial=np.inf))
         goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
-        V, done = minimum(
+        V, done, by_points = minimum(
             rows.matrix(),
             slopes if every else slopes.take(inside, axis=1),
             beyond if every else beyond.take(inside),
@@ -128,6 +138,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             limits.deadline,
             block.crossovers,
             persists=persists,
+            by_points=by_points,
         )
         W = V if every else np.zeros(W.shape)
         if not every:
@@ -161,9 +172,11 @@ def minimum(
     crossovers: Crossovers = USUAL,
     *,
     persists: bool = True,
-) -> tuple[np.ndarray, bool]:
-    """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; and whether it meets the
-    goal by steps in the norms. Where these do not, other steps follow only if ``persists``.
+    by_points: bool = True,
+) -> tuple[np.ndarray, bool, bool]:
+    """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes; whether it meets the goal;
+    and whether proximal points have not failed, which are taken only if they have not before (``by_points``). Where steps in the
+    norms do not meet the goal, other steps follow only if ``persists``.
 
     Features that are zero get the norm at which each alone would be best, given how far their slopes are beyond their thresholds.
     The other norms move by the Newton step for
@@ -194,16 +207,16 @@ def minimum(
             W = at.model()
             value, gap = model.value_and_gap(at, W, constant)
             if gap <= goal.gap * value:
-                return W, True
+                return W, True, by_points
         norms = model.stepped(at, raised=raised)
     V, done = V if best is None else best.model(), least <= goal.violation
     if done or not persists or time.perf_counter() > deadline:
-        return V, done
-    V, done = by_proximal_points(H, q, V, penalty, goal.violation, deadline, crossovers)
+        return V, done, by_points
+    if by_points:
+        V, done = by_proximal_points(H, q, V, penalty, goal.violation, deadline, crossovers)
     if done or time.perf_counter() > deadline:
-        return V, done
-    until = Deadline(deadline)
-    return minimise(H, V @ H - q, V, penalty, goal.violation, deadline=until, crossovers=crossovers), False
+        return V, done, by_points
+    return *by_interior_points(model, norms if best is None else best.norms, goal, constant, deadline), False
 
 
 class AtNorms(NamedTuple):
@@ -278,6 +291,19 @@ class NormModel(NamedTuple):
         losses = constant + 0.5 * (product - float(np.vdot(self.q, W)))
         return self.penalty.value_and_gap(norms, product, steepness, losses)
 
+    def meets(self, goal: Goal, at: AtNorms, constant: float) -> bool:
+        """Whether the model for these norms meets one of the bounds, given the losses at W = 0."""
+        if at.violation() <= goal.violation:
+            return True
+        value, gap = self.value_and_gap(at, at.model(), constant)
+        return gap <= goal.gap * value
+
+    def couplings(self, at: AtNorms) -> np.ndarray:
+        """Return N_ij ⟨Z_i, Z_j⟩ of the features in ``at.N``; see :meth:`stepped`."""
+        found: np.ndarray = at.Z.T @ at.Z
+        found *= at.N
+        return found
+
     def stepped(self, at: AtNorms, *, raised: bool) -> np.ndarray:
         """Return the norms after a Newton step for 1/‖Z_j‖ = 1; if the last step has raised the violation, for ‖Z_j‖² = 1.
 
@@ -288,8 +314,7 @@ class NormModel(NamedTuple):
         lengths, beyond, nu, threshold, used = at.lengths, at.beyond, at.norms, self.penalty.threshold, at.used
         if not used.size:
             return np.maximum(beyond / self.single, 0.0)
-        curvature = at.Z.T @ at.Z
-        curvature *= at.N
+        curvature = self.couplings(at)
         some, right = used.size < nu.size, (0.5 * (lengths + 1.0) if raised else lengths * lengths) * beyond
         if some:
             nu, right, threshold = nu.take(used), right.take(used), threshold.take(used)
@@ -425,3 +450,42 @@ def _direction(
 
     factor = factorised(H.copy(), added)
     return conjugate_gradients(times, right, lambda r: solved(factor, r.T).T, fraction=INEXACT, most=PRODUCTS)[0]
+
+
+def by_interior_points(
+    model: NormModel, norms: np.ndarray, goal: Goal, constant: float, deadline: float
+) -> tuple[np.ndarray, bool]:
+    """Return a model, and whether it meets the goal, by primal-dual interior-point steps for the minimum of ψ over ν ≥ 0.
+
+    The steps are Newton's for ∇ψ(ν) = s and ν_j s_j = μ, with Mehrotra's choice of μ and his correction. Features whose s_j is a
+    large part of its value at ν = 0 are zero in the model: the steps leave a little of their norms.
+    """
+    threshold = model.penalty.threshold
+    nu, s = np.maximum(norms, START * float(np.maximum.reduce(norms, initial=0.0))), 0.5 * threshold
+    found, done = model.at(norms), False
+    for _ in range(MOST_STEPS):
+        at, mu = model.at(nu), float(nu @ s)
+        if not (np.isfinite(at.lengths).all() and mu > 0.0) or time.perf_counter() > deadline:
+            break
+        if model.meets(goal, at, constant):
+            found = model.at(np.where(s < INACTIVE * threshold, nu, 0.0))
+            if done := model.meets(goal, found, constant):
+                break
+        K = model.couplings(at) * threshold
+        K[np.diag_indices(len(K))] += s / nu
+        slopes, target, second = -0.5 * (at.lengths + 1.0) * at.beyond, 0.0, np.zeros(len(nu))
+        for last in (False, True):
+            step = solution(K.copy(), (target - second) / nu - slopes)
+            change = (target - second - s * step) / nu - s
+            length = min(1.0, BOUNDARY * _longest(nu, step), BOUNDARY * _longest(s, change))
+            if not last:
+                reached = float((nu + length * step) @ (s + length * change))
+                target, second = (reached / mu) ** 3 * mu / len(nu), step * change
+        nu, s = nu + length * step, s + length * change
+    return found.model(), done
+
+
+def _longest(values: np.ndarray, step: np.ndarray) -> float:
+    """Return the largest multiple of a step that leaves the values nonnegative."""
+    falls = step < 0.0
+    return float(np.minimum.reduce(values[falls] / -step[falls], initial=math.inf))
