@@ -36,7 +36,7 @@ def test_the_minimum_is_found(loss, scale, fit_intercept):
 
     def searched(end):
         slopes = slope(x, end - x), slope(end, end - x)
-        return line_minimum(loss, problem.row_vectors, objective.ridge, x, end, margins(x), margins(end), slopes)
+        return line_minimum(loss, problem.row_vectors, objective.ridge, x, end, margins(x), margins(end), slopes=slopes)
 
     gradient = np.array([(value(x + 1e-6 * e) - value(x - 1e-6 * e)) / 2e-6 for e in np.eye(x.size)])
     end = x - scale * gradient
@@ -55,7 +55,7 @@ def test_margins_that_overflow_are_not_followed():
     ridge, x, end = Objective(problem).ridge, np.zeros(1), np.full(1, 1e200)
     with np.errstate(over="ignore", invalid="ignore"):
         margins = np.zeros(3), np.full(3, 1e200)
-        t = line_minimum(problem.loss, problem.row_vectors, ridge, x, end, *margins, (-1e200, np.nan))
+        t = line_minimum(problem.loss, problem.row_vectors, ridge, x, end, *margins, slopes=(-1e200, np.nan))
     assert 0.0 <= t < 1e-20
 
 
@@ -67,6 +67,6 @@ def test_slopes_at_the_ends_are_not_computed_again(monkeypatch):
     x, way, ridge = np.zeros(4), X.T @ y, Objective(problem).ridge
     way *= (way @ way) / (0.3 * np.sum((X @ way) ** 2 + 6.0 * (way @ way) / len(y)))  # the minimum is at 0.3
     slopes = [float(way @ (X.T @ (X @ point - y) + ridge * point)) for point in (x, x + way)]
-    t = line_minimum(problem.loss, problem.row_vectors, ridge, x, x + way, X @ x, X @ (x + way), (slopes[0], slopes[1]))
+    t = line_minimum(problem.loss, problem.row_vectors, ridge, x, x + way, X @ x, X @ (x + way), slopes=(slopes[0], slopes[1]))
     assert t == pytest.approx(0.3, abs=0.02)
     assert len(counted) == 2

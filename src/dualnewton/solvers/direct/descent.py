@@ -64,7 +64,8 @@ def step(
         if trial == 0 and not exact and 0.0 < end < LEAST_SECANT * abs(slope):
             t *= slope / (slope - end)  # where the slope would be zero if it grew evenly
         else:
-            t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, x, at.margins, z, (t * slope, t * end))
+            ends = t * slope, t * end
+            t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, x, at.margins, z, slopes=ends)
         if t == 0.0:
             break
     return at, True

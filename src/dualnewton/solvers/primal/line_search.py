@@ -35,6 +35,7 @@ def line_minimum(
     end: np.ndarray,
     margins: np.ndarray,
     end_margins: np.ndarray,
+    *,
     slopes: tuple[float, float],
 ) -> float:
     """Return t ∈ [0, 1) that approximately minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
