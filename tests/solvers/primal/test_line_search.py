@@ -67,6 +67,8 @@ def test_slopes_at_the_ends_are_not_computed_again(monkeypatch):
     x, way, ridge = np.zeros(4), X.T @ y, Objective(problem).ridge
     way *= (way @ way) / (0.3 * np.sum((X @ way) ** 2 + 6.0 * (way @ way) / len(y)))  # the minimum is at 0.3
     slopes = [float(way @ (X.T @ (X @ point - y) + ridge * point)) for point in (x, x + way)]
-    t = line_minimum(problem.loss, problem.row_vectors, ridge, x, x + way, X @ x, X @ (x + way), slopes=(slopes[0], slopes[1]))
+    t = line_minimum(
+        problem.loss, problem.row_vectors, ridge, x, x + way, X @ x, X @ (x + way), slopes=(slopes[0], slopes[1])
+    )
     assert t == pytest.approx(0.3, abs=0.02)
     assert len(counted) == 2

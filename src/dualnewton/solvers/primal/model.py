@@ -192,7 +192,9 @@ class Model:
         way = found.x - place.x
         with np.errstate(over="ignore", invalid="ignore"):  # the rejected point may be far away
             slopes = float(place.gradient.dot(way)), float(found.gradient.dot(way))
-        t = line_minimum(problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, start, end, slopes=slopes)
+        t = line_minimum(
+            problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, start, end, slopes=slopes
+        )
         if failures >= PATIENCE or t == 0.0:
             self._give_up()
         else:
