@@ -429,8 +429,8 @@ def test_the_hessian_sums_the_rows_on_which_the_loss_is_curved(weights, copied, 
 )
 def test_the_dual_point_of_the_last_quadratic_model_saves_steps(loss, y, monkeypatch):
     """At the end of a Newton step on features of large scale, the slopes of the models have a smaller gap."""
-    evaluated, at, saved = [], risk.Risk.at, 0
-    monkeypatch.setattr(risk.Risk, "at", lambda *args: evaluated.append(1) or at(*args))
+    evaluated, at, saved = [], risk.Risk.losses, 0
+    monkeypatch.setattr(risk.Risk, "losses", lambda *args: evaluated.append(1) or at(*args))
 
     def solved(problem):
         evaluated.clear()
