@@ -14,8 +14,8 @@ import dualnewton as dn
 from dualnewton.estimators import _validation
 
 MOST_CALLS = {"LogisticRegression": 436, "Lasso": 253, "RidgeClassifier": 264}
-"""The first made 1,978 calls before small data had a method of their own. The bound of rounding errors takes about 30, and one more
-where its cache has the loss of another fit."""
+"""The first made 1,978 calls before small data had a method of their own. The bound of rounding errors takes about 30, and one
+more where its cache has the loss of another fit."""
 
 MOST_SPARSE_CALLS = {
     dn.Ridge(): 463,
