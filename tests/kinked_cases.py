@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
-from dualnewton import losses, regularizers
+from dualnewton import losses, regularizers, samplings
+from dualnewton.solvers import SDNA
 from dualnewton.solvers.dual.base import intercept_curvature
 from tables import AgainstDirection, labels_for, name_of
 from tuned import tuned
@@ -133,3 +134,12 @@ def balanced_dual(problem, alpha, centre):
         sample_weight=problem.sample_weight, offset=problem.o + centre,
     )  # fmt: skip
     return free.dual(alpha) - 0.5 * intercept_curvature(problem) * float(problem.c @ alpha) ** 2 / problem.n
+
+
+def after_rounds(problem):
+    """A solver after 60 rounds on single examples; its first intercept; and its dual point and model, as joint steps take them."""
+    solver = SDNA(problem, samplings.Serial(N))
+    centre = solver.intercept
+    for i in np.random.default_rng(0).integers(N, size=60):
+        solver.round(np.array([i]))
+    return solver, centre, solver.alpha.copy(), (solver.w, solver.intercept, solver.intercept_curvature)

@@ -22,6 +22,7 @@ from kinked_cases import (
     REGULARIZERS,
     STORAGES,
     N,
+    after_rounds,
     balanced_dual,
     by_loss,
     problem_of,
@@ -229,11 +230,7 @@ def test_threads_do_not_change_a_bit(storage):
 def test_a_joint_step_raises_the_dual_on_its_face(loss, form, products):
     for regularizer in REGULARIZERS:
         problem = problem_of(loss, regularizer=regularizer, form=form)
-        solver = SDNA(problem, samplings.Serial(N))
-        centre = solver.intercept
-        for i in np.random.default_rng(0).integers(N, size=60):
-            solver.round(np.array([i]))
-        alpha, state = solver.alpha.copy(), (solver.w, solver.intercept, solver.intercept_curvature)
+        solver, centre, alpha, state = after_rounds(problem)
         free, _, beta, used, success = face_step(problem, solver.pieces, alpha, state, products)
         at = piecewise.free_kinks(solver.pieces, alpha)
         np.testing.assert_array_equal(free, np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)))

@@ -12,7 +12,7 @@ from dualnewton.solvers import SDNA
 from dualnewton.solvers.dual import kinked, piecewise
 from dualnewton.solvers.dual.compiled import CompiledEngine
 from dualnewton.solvers.dual.proximal_step import ProximalStep, proximal_step
-from kinked_cases import COMPILED, FORMS, REGULARIZERS, N, balanced_dual, by_loss, problem_of
+from kinked_cases import COMPILED, FORMS, REGULARIZERS, N, after_rounds, balanced_dual, by_loss, problem_of
 
 
 @by_loss
@@ -21,11 +21,7 @@ from kinked_cases import COMPILED, FORMS, REGULARIZERS, N, balanced_dual, by_los
 def test_a_proximal_step_raises_the_dual(loss, form, width):
     for regularizer in REGULARIZERS:
         problem = problem_of(loss, regularizer=regularizer, form=form)
-        solver = SDNA(problem, samplings.Serial(N))
-        centre = solver.intercept
-        for i in np.random.default_rng(0).integers(N, size=60):
-            solver.round(np.array([i]))
-        alpha, state = solver.alpha.copy(), (solver.w, solver.intercept, solver.intercept_curvature)
+        solver, centre, alpha, state = after_rounds(problem)
         found = proximal_step(problem, solver.pieces, alpha, state, width)
         assert 0 < found.steps < 30
         assert found.products >= found.steps
