@@ -137,7 +137,7 @@ def balanced_dual(problem, alpha, centre):
 
 
 def after_rounds(problem):
-    """A solver after 60 rounds on single examples; its first intercept; and its dual point and model, as joint steps take them."""
+    """A solver after 60 rounds on single examples, its first intercept, and its dual point and model as joint steps take them."""
     solver = SDNA(problem, samplings.Serial(N))
     centre = solver.intercept
     for i in np.random.default_rng(0).integers(N, size=60):
