@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,19 @@ import numpy as np
 from dualnewton.objective.certificate import CertifiedPair
 
 
-class AroundProblem:
-    """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point.
-
-    Each class defines :meth:`rounding_of` and :meth:`extended_pair`.
-    """
+class AroundProblem(ABC):
+    """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point."""
 
     unit: Any
     own_starts = True
 
+    @abstractmethod
     def rounding_of(self, pair: CertifiedPair) -> tuple[float | None, float]:
         """Return ``rounding`` and ``reach`` of a certificate."""
-        raise NotImplementedError(f"{type(self).__name__} has no rounding_of")
 
+    @abstractmethod
     def extended_pair(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with its certificate recomputed in extended precision."""
-        raise NotImplementedError(f"{type(self).__name__} has no extended_pair")
 
     def bounded(self, pair: CertifiedPair, tol: float | None = None) -> CertifiedPair:  # noqa: ARG002
         """Return the pair with a bound on the rounding errors of its certificate, if it has none and one is known."""

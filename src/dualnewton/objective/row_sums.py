@@ -57,8 +57,7 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
     """Σ c_i φ(z_i + o_i; y_i) and c_i φ′_i of a block of rows."""
     value, slopes = loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
     if rows.c is None:  # called in each step of small fits, whose time is dominated by Python calls
-        here = type(value) is np.ndarray
-        return float(np.add.reduce(value, dtype=np.float64) if here else value.sum(dtype=np.float64)), slopes
+        return float(value.sum(dtype=np.float64)), slopes
     return float(rows.c @ value), rows.weighted(slopes)
 
 
