@@ -346,7 +346,7 @@ class MemoryData(Data):
                 buffer = buffer if len(buffer) >= own.shape[0] else np.empty((own.shape[0], d))
                 rows = np.subtract(linear.to_dense(own), origin, out=buffer[: own.shape[0]])
             H[:d, :d] += outer_products(rows, weights[some], np.float64)
-            sums[:d] += rows.T @ weighted[some]
+            sums[:d] += whole.transposed_times(rows, weighted[some])
         sums[d] = weighted.sum(axis=0)
         H[d], H[:, d] = sums[:, -1], sums[:, -1]
         return H, sums[:, :-1]

@@ -2,10 +2,10 @@
 
     n P(w, b) = (n/Σc) Σ_i ½ c_i (x_iᵀw + b − y_i)² + nλ g(w)
 
-The models of all folds are fitted together for decreasing alphas (:mod:`dualnewton.solvers.prox.paths`). With few features the
-models, and those of all rows, are computed from the moments of the rows, and the verifier certifies them from the same moments
-(:mod:`dualnewton.objective.moments`). With many features, shared passes over the data certify several at a time, and the model
-of all rows is fitted for the chosen alpha only. A model whose certificate misses the tolerance is solved again separately.
+The models of all folds are fitted together for decreasing alphas (:mod:`dualnewton.solvers.prox.paths`), the model
+of all rows for the chosen alpha only. With few features the models are computed from the moments of the rows, and the verifier
+certifies those of the folds from the same moments (:mod:`dualnewton.objective.moments`). With many features, shared passes over
+the data certify several at a time. A model whose certificate misses the tolerance is solved again separately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Fitted:
     b: np.ndarray
     outcomes: list[list[Outcome]]  # their certificates
     final: Callable[[int], list[Result]]  # returns the results of all rows for one of the alphas
-    starts: np.ndarray | None = None  # (alphas, models, d) from where the paths of each alpha may begin again
+    starts: np.ndarray | None = None  # (alphas, folds, d) from where the paths of each alpha may begin again
 
     def __len__(self) -> int:
         return len(self.W)
@@ -81,6 +81,14 @@ class _Models:
     # (values, folds, d) The models; a model that misses the tolerance is replaced.
     W: np.ndarray
     b: np.ndarray
+
+
+class _Aim(NamedTuple):
+    """What a model of all rows is fitted to, and where it starts."""
+
+    penalty: Penalty
+    goal: float  # violation of the optimality conditions at which the fit stops
+    start: np.ndarray  # (d,) the mean of the models of the folds, which is near
 
 
 class QuadraticPaths(ABC):
@@ -109,8 +117,8 @@ class QuadraticPaths(ABC):
         """Return the certificates of the models of each fold."""
 
     @abstractmethod
-    def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
-        """Return the model of all rows for λ number k of a stretch of such models, whose problem is given."""
+    def _of_all_rows(self, problem: Problem, aim: _Aim) -> list[Result]:
+        """Return the model of all rows, whose problem is given."""
 
     def walk(self, scored: Callable[[Fitted], Scored], in_passes: Walk) -> Walk:
         """Return a function that fits the alphas of a grid along paths, and in passes those that the paths leave out."""
@@ -162,19 +170,25 @@ class QuadraticPaths(ABC):
         ):
             own = slice(done, done + len(stretch.W))
             self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
-            yield self._fitted(problems, stretch, lams[own])
+            yield self._fitted(problems, stretch, lams[own], penalties[own], goals[own])
             done += len(stretch.W)
 
-    def _fitted(self, problems: Sequence[Problem], stretch: Stretch, lams: np.ndarray) -> Fitted:
-        """Certify the models of the folds; those of all rows are certified when ``final`` is called."""
+    def _fitted(
+        self,
+        problems: Sequence[Problem],
+        stretch: Stretch,
+        lams: np.ndarray,
+        penalties: Sequence[Penalty],
+        goals: Sequence[float],
+    ) -> Fitted:
+        """Certify the models of the folds; that of all rows is fitted when ``final`` is called."""
         *of_folds, whole = problems
-        folds = len(of_folds)
-        models = _Models(of_folds, lams, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
+        models = _Models(of_folds, lams, np.array(stretch.W), np.array(stretch.b))
         outcomes = self._certified(models)
-        of_all = Stretch(np.array(stretch.W[:, folds:]), np.array(stretch.b[:, folds:]))  # kept longer than the others
+        means = stretch.W.mean(axis=1)  # kept longer than the models
 
         def final(k: int) -> list[Result]:
-            return self._of_all_rows(like(whole, lam=float(lams[k])), of_all, k)
+            return self._of_all_rows(like(whole, lam=float(lams[k])), _Aim(penalties[k], goals[k], means[k]))
 
         return Fitted(models.W, models.b, outcomes, final, stretch.W)
 
@@ -230,8 +244,12 @@ class _ByMoments(QuadraticPaths):
         self.residuals = list[Residuals]()
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
         compiled = compiles_paths(d, self.session.tuning)
-        self.paths = FromMoments.of(
-            self.scaled, data.y, self.weightings, fit_intercept=fit_intercept, compiled=compiled
+        self.paths, self.path_of_all_rows = (
+            FromMoments.of(*own, fit_intercept=fit_intercept, compiled=compiled)
+            for own in (
+                (self.scaled[:-1], data.y, self.weightings[:-1]),
+                (self.scaled[-1:], data.y, self.weightings[-1:]),
+            )
         )
 
     def _paths(self, *, ridge: bool) -> Paths:  # noqa: ARG002
@@ -249,8 +267,10 @@ class _ByMoments(QuadraticPaths):
             found += verifier.certificates(W[own], b[own], lams)
         return [found[k : k + len(lams)] for k in range(0, len(found), len(lams))]
 
-    def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:
-        return self.session.finished([problem], [stretch.W[k, -1]], [float(stretch.b[k, -1])], self.reason)
+    def _of_all_rows(self, problem: Problem, aim: _Aim) -> list[Result]:
+        along, is_over = self.path_of_all_rows.along, lambda: self.session.is_over
+        (found,) = along([aim.penalty], [aim.goal], is_over, aim.start[None])
+        return self.session.finished([problem], [found.W[0, 0]], [float(found.b[0, 0])], self.reason)
 
 
 class _ByColumns(QuadraticPaths):
@@ -287,7 +307,7 @@ class _ByColumns(QuadraticPaths):
         W, b, lams = models.W, models.b, models.lams
         return [certify_path(problem, lams, W[:, f, None], b[:, f, None]) for f, problem in enumerate(models.problems)]
 
-    def _of_all_rows(self, problem: Problem, stretch: Stretch, k: int) -> list[Result]:  # noqa: ARG002
+    def _of_all_rows(self, problem: Problem, aim: _Aim) -> list[Result]:  # noqa: ARG002
         return self.session.solve([problem])
 
 
