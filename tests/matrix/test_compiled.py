@@ -241,12 +241,15 @@ def test_products(storage, dtype, K):
 
 
 @DTYPES
-@pytest.mark.parametrize("K", [4, 7, 12, 13])
-def test_dense_rows_with_any_number_of_columns(dtype, K):
-    """Margins by groups of four columns and the columns left, and from 13 columns on by BLAS."""
-    X, rng = matrix("dense", dtype), np.random.default_rng(6)
-    data, A, W = MemoryData(X), dense(X), rng.standard_normal((D, K))
+@pytest.mark.parametrize("d", [3, 8, D])
+@pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 9, 12, 13])
+def test_dense_rows_with_any_number_of_columns(dtype, d, K):
+    """Margins by groups of four columns and sums by pairs, the columns left, and many columns by BLAS."""
+    X, rng = matrix("dense", dtype)[:, :d].copy(), np.random.default_rng(6)
+    data, A, W, R = MemoryData(X), dense(X), rng.standard_normal((d, K)), rng.standard_normal((N, K))
+    R[: N // 2, 1] = 0.0  # rows may be skipped
     np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
 
 
 @DTYPES
