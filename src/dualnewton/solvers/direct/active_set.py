@@ -187,7 +187,9 @@ def _pstrf() -> Any:
 def _without(free: np.ndarray, places: Any, v: np.ndarray) -> np.ndarray:
     """Return the coordinates but for those at some places, which become zero."""
     v[free[places]] = 0.0
-    return np.delete(free, places)
+    kept = np.ones(len(free), dtype=bool)
+    kept[places] = False
+    return free[kept]
 
 
 def is_singular(factor: np.ndarray, M: np.ndarray) -> bool:

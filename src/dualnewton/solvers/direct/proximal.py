@@ -5,11 +5,15 @@
 Each step 1. adds features that violate the optimality conditions to those gathered, 2. minimises the quadratic model of the
 losses plus the penalty over these features and the intercept, which is eliminated (``active_set.py``), 3. moves towards that
 minimum by a step that fulfils Armijo's rule, and 4. computes the slopes of all features and the gap there.
+
+The fit ends at a minimum of the quadratic model where the slopes of that model prove it. They fulfil the optimality conditions
+exactly, so that their gap is of fourth order in the step. Those of the losses violate them by a term of second order, by which
+α must be shortened: their gap is of second order, and is small one to three steps later.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +39,10 @@ share grows, and falls after longer steps, and its least value. Where φ″ is m
 STEEP, LONGEST, SECANTS = 0.2, 4.0, 2
 """A whole step is lengthened where its end has more than this fraction of the slope at its start; the factor of one lengthening
 at most, and the number of them at most."""
+
+CURVED = 4.0
+"""Most (Σ φ″t²)²/n, in units of the largest φ″ and of the wanted gap, for which the slopes of the quadratic model are tried, as
+in ``newton.py``: the margins of many rows move too far otherwise."""
 
 INNER, LOOSELY = 0.1, 0.03
 """Violation that the minimum of the quadratic model may leave, as a fraction of the wanted and of the present relative gap."""
@@ -64,8 +72,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     """Take steps until the expected gap is small enough, or the objective no longer decreases."""
     kinks, task = kinks_of(problem), Task(problem, block, limits.tol)
     at, damping = task.start(kinks, start), 0.0
-    best, least, before, in_vain, steps, t, last = at, np.inf, np.inf, 0, 0, 0.0, np.inf
-    varies = problem.loss.curvature is Curvature.VARYING  # others are exact once no row changes its piece
+    best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
     while True:
         slopes, slope = at.mass @ task.values, float(np.add.reduce(at.mass)) if problem.fit_intercept else 0.0
         gap = value_and_gap(problem, at.w, at.losses, slopes, at.penalty)[1] + abs(slope)
@@ -81,11 +88,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         if not more.size and in_vain > IN_VAIN:
             break
         task.gather(more)
-        expected = 2.0 * gap * gap / last  # of a step with the last matrix: see ``_suffices`` of ``prox/model.py``
-        if more.size or not varies or t < 1.0 or expected > WELL_BELOW * limits.tol * abs(at.value):
-            task.known = None
-        last = gap
-        at, t = task.step(at, slopes, slope, kinks, min(1.0, gap / abs(at.value)), damping, limits)
+        at, t, alpha = task.step(at, slopes, slope, kinks, min(1.0, gap / abs(at.value)), damping, limits)
+        if alpha is not None:
+            return Found(at.w, at.b, steps + 1, alpha)
         damping = (
             max(MORE * damping, LEAST_DAMPING) if t < SHORT else damping / MORE if damping > LEAST_DAMPING else 0.0
         )
@@ -102,12 +107,12 @@ class Task:
         The rows, sparse if that makes products with them cheaper.
     inside : integer array of shape (m,)
         The features gathered.
+    places : slice or integer array
+        The same as an index, which copies nothing where all features were gathered at once.
     gathered : array of shape (d, n)
         Memory for all features, of which the first rows are those in use. (Without it, each gathering copies all earlier ones.)
     A : array of shape (n, m)
         Their columns.
-    known : tuple, optional
-        The curvature of an earlier point, if that suffices for the next step.
     most, exchanged : int
         The most features whose matrix is formed, and the most of a model that exchanges them one by one (``Model.minimise``).
     """
@@ -117,8 +122,8 @@ class Task:
         self.most = max(problem.n, block.crossovers.wide_matrix)
         self.exchanged = block.crossovers.exchanged_coordinates
         self.inside, self.gathered = np.empty(0, dtype=np.intp), np.empty((problem.d, problem.n))
+        self.places: Any = self.inside
         self.A = self.gathered[:0].T
-        self.known: tuple[Gram, np.ndarray, float] | None = None
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
         """Return the point where the steps begin: w = 0 with its best intercept, if none is given."""
@@ -140,26 +145,25 @@ class Task:
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
         if features.size == self.problem.d:
-            self.inside, self.A = features, self.block.rows
+            self.inside, self.places, self.A = features, slice(None), self.block.rows
         elif features.size:
             old, self.inside = self.inside.size, np.concatenate([self.inside, features])
+            self.places = self.inside
             self.gathered[old : self.inside.size] = self.block.columns(features)
             self.A = self.gathered[: self.inside.size].T
 
     def step(
         self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, far: float, damping: float, limits: Limits
-    ) -> tuple[Point, float]:
+    ) -> tuple[Point, float, np.ndarray | None]:
         """Return the first point towards the minimum of the quadratic model that fulfils Armijo's rule, and the step length.
 
-        ``far`` is the present relative gap, at most one.
+        The third value is a dual point that proves this point, if there is one. ``far`` is the present relative gap, at most one.
         """
-        inside, old = self.inside, at.w[self.inside]
-        if self.known is None:
-            weights = self.problem.row_curvature(at.z)
-            if damping and self.problem.loss.gamma:
-                weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
-            self.known = self._curvature(weights)
-        gram, border, corner = self.known
+        inside, old = self.places, at.w[self.places]
+        weights = self.problem.row_curvature(at.z)
+        if damping and self.problem.loss.gamma:
+            weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
+        gram, border, corner = self._curvature(weights)
         model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
         goal = max(INNER * self.tol, LOOSELY * far)
         move = model.minimise(goal, limits.is_late, SHARE * far, self.exchanged) - old
@@ -175,11 +179,37 @@ class Task:
                 penalty = kinks.value(w)
             found = self.point(w, at.b + t * shift, at.z + t * way, penalty)
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
-                if t == 1.0 and self.problem.loss.curvature is Curvature.VARYING:
+                alpha = self._linear_slopes(at, found, way, weights, model.exact) if t == 1.0 else None
+                if t == 1.0 and alpha is None and self.problem.loss.curvature is Curvature.VARYING:
                     found = self._further(at, found, move, shift, way, predicted, kinks)
-                return found, t
+                return found, t, alpha
             t *= 0.5
-        return at, 0.0
+        return at, 0.0, None
+
+    def _linear_slopes(
+        self, at: Point, end: Point, way: np.ndarray, weights: np.ndarray, exact: bool
+    ) -> np.ndarray | None:
+        """Return α for c_i α_i = −c_i φ′_i − weights_i t_i, with the margins t of a whole step, if it proves the end of the step.
+
+        ``exact`` says that the end is the minimum of the quadratic model. Where that includes all features, α needs no
+        shortening, and w is the model of α: the gap is what Σ c_i (φ + φ*) exceeds −Σ c_i α_i z_i by.
+        """
+        problem, curved = self.problem, weights * way
+        wanted, most = WELL_BELOW * self.tol * abs(end.value), 1.0 / (problem.loss.gamma or 1.0)
+        if float(way @ curved) ** 2 > CURVED * most * wanted * problem.n:
+            return None
+        (y, c, offset), scale, mass = problem.row_vectors, problem.lam * problem.n, -at.mass - curved
+        if exact and self.inside.size == problem.d:
+            gap = end.losses + float(mass @ end.z)
+        else:
+            bar = mass @ self.values / scale
+            r = problem.g.reach(bar)
+            mass, gap = r * mass, end.value + scale * problem.g.conjugate(r * bar)
+        if offset is not None:
+            gap += float(mass @ offset)
+        alpha = mass if c is None else np.divide(mass, c, out=np.zeros(problem.n), where=c > 0.0)
+        gap += problem.loss.conjugates(alpha, y, c)
+        return alpha if gap <= wanted else None
 
     def _further(
         self, at: Point, found: Point, move: np.ndarray, shift: float, way: np.ndarray, predicted: float, kinks: Kinks
@@ -209,7 +239,7 @@ class Task:
     def _moved(self, at: Point, move: np.ndarray, t: float) -> np.ndarray:
         """Return w + t · move, where the move concerns the features inside."""
         w = at.w.copy()
-        w[self.inside] += t * move
+        w[self.places] += t * move
         return w
 
     def _curvature(self, weights: np.ndarray) -> tuple[Gram, np.ndarray, float]:
