@@ -73,6 +73,16 @@ def test_transposed_times(stored):
     assert_same(whole.transposed_times(stored, a), dense_data().T @ a)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_sums_of_sparse_rows_leave_out_those_whose_factor_is_zero(share):
+    X, rng = dense_data(), np.random.default_rng(1)
+    X[rng.random(N) >= share] *= np.nan  # rows that are not read
+    factors = np.where(np.isnan(X).any(axis=1), 0.0, rng.standard_normal(N))
+    kept = np.nan_to_num(X)
+    for rows in (sp.csr_array(X), with_repeats(X), with_int64(sp.csr_array(X))):
+        np.testing.assert_allclose(linear.sums_of_rows(rows)(factors), kept.T @ factors, rtol=1e-13, atol=1e-12)
+
+
 @pytest.mark.usefixtures("_chunk")
 def test_squared_norms(stored):
     assert_same(linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))

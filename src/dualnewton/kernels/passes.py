@@ -13,6 +13,7 @@
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
         H[p] = Σ weight a aᵀ of each part p, on and above the diagonal, by products in the type of ``like``, and Σ weight a
     curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
+    row_sums(*rows, weights, places, out)            out += Σ weight a, without rows of weight zero; places is a buffer of n + 1
 
 Part p has the rows from ends[p] to ends[p + 1]; in the first two kernels the blocks of rows from parts[p] to parts[p + 1], and
 block s has the rows from ends[s] to ends[s + 1]. All threads call a kernel with the same arguments; each takes the next part from
@@ -272,6 +273,16 @@ def _curvature(data, columns, starts, indices, weights, H, border):
         _add_outer(data, columns, starts, indices[s], weights[s], H, border)
 
 
+@lean
+def _row_sums(data, columns, starts, weights, places, out):
+    count = 0  # the rows are listed first, without a branch: a wrong prediction would take as long as a short row
+    for i in range(weights.size):
+        places[count] = i
+        count += weights[i] != 0.0
+    for s in range(count):
+        row.add(data, columns, starts, places[s], weights[places[s]], out)
+
+
 @overloads
 def _add_squares(data, columns, starts, i, weight, out):
     """out_j += weight a_ij²."""
@@ -335,3 +346,4 @@ evaluate, gather_parts, gram, curvature = (
     Kernel(_curvature),
 )
 diagonal, row_scores, cut = TeamKernel(_diagonal), TeamKernel(_row_scores), TeamKernel(_cut)
+row_sums = Kernel(_row_sums)

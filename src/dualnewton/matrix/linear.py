@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.matrix.workers import workers
-from dualnewton.validation import without_repeats
+from dualnewton.validation import frozen, without_repeats
 
 Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both support ``@``, ``.T`` and row indexing."""
@@ -196,6 +196,22 @@ def multiplied(X: Matrix) -> Callable[[np.ndarray], np.ndarray]:
     """
     of_vector = getattr(X, "_matmul_vector", X.__matmul__)
     return lambda v: np.asarray(of_vector(v) if v.ndim == 1 else X @ v)
+
+
+def sums_of_rows(X: Matrix) -> Callable[[np.ndarray], np.ndarray]:
+    """Return v ↦ Xᵀv for CSR rows and vectors v with many zeros: rows whose factor is zero are not read."""
+    from dualnewton.kernels.passes import row_sums
+    from dualnewton.kernels.rows import Rows
+
+    rows, (n, d) = Rows.of(X), X.shape
+    places = np.empty(n + 1, dtype=np.intp)
+    row_sums.prepare(*rows, frozen(np.empty(0)), places, np.empty(0))
+
+    def sums(v: np.ndarray) -> np.ndarray:
+        row_sums(*rows, frozen(v), places, found := np.zeros(d))
+        return found
+
+    return sums
 
 
 def as_float64(X: Matrix) -> Matrix:

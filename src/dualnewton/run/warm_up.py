@@ -100,6 +100,7 @@ def _rounds(X: Any, loss: Loss, tau: int, *, models: int = 1, **options: bool) -
 def _passes(X: Any) -> None:
     from dualnewton.kernels import columns, passes
     from dualnewton.kernels.rows import Rows
+    from dualnewton.matrix import linear
     from dualnewton.matrix.compiled import CompiledPasses
 
     rows, vector, matrix = Rows.of(X), np.zeros(2), np.zeros((2, 2))
@@ -113,7 +114,9 @@ def _passes(X: Any) -> None:
     for single in (False, True):
         compiled.gram(vector, np.arange(2), single=single)
     passes.curvature.prepare(*rows, frozen(np.arange(2)), frozen(vector), matrix, vector)
-    number, sparse = np.zeros(1, dtype=np.intp), Rows.of(sp.csr_array(np.eye(2)))  # features are gathered as float64
+    wide = sp.csr_array(np.eye(2))  # gathered features, and the rows of direct solutions, are float64
+    linear.sums_of_rows(wide)
+    number, sparse = np.zeros(1, dtype=np.intp), Rows.of(wide)
     columns.column_rounds.prepare(*sparse, *[vector] * 11, 0.0, 0.0, 0.0, 1, number, vector, 1, vector, vector, number)
 
 

@@ -112,6 +112,11 @@ class Risk:
         return self.rows.T if type(self.rows) is np.ndarray else linear.transposed(self.rows)
 
     @cached_property
+    def sums_of_rows(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The function u ↦ Xᵀu of sparse rows for few nonzero u_i."""
+        return linear.sums_of_rows(self.rows)
+
+    @cached_property
     def grams(self) -> IncrementalGram:
         """The sums of outer products of sparse rows."""
         assert self.block is not None
@@ -218,11 +223,18 @@ class Risk:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ values_i ã_i."""
+        sums = self.sums_of_rows(values) if self._has_flat_rows(values) else self.transposed @ values
         if not self.border:
-            return np.asarray(self.transposed @ values)
+            return np.asarray(sums)
         found = np.empty(self.size)
-        found[:-1], found[-1] = self.transposed @ values, np.add.reduce(values)
+        found[:-1], found[-1] = sums, np.add.reduce(values)
         return found
+
+    def _has_flat_rows(self, slopes: np.ndarray) -> bool:
+        """Whether many sparse rows are on a flat piece of their loss, so that reading the others alone takes less time."""
+        if self.block is None or self.loss.curvature is not Curvature.PIECEWISE:
+            return False
+        return int(np.count_nonzero(slopes != 0.0)) <= self.block.crossovers.sloping_share * slopes.size
 
     def gap(self, at: Point) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.
