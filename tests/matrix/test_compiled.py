@@ -241,12 +241,19 @@ def test_products(storage, dtype, K):
 
 
 @DTYPES
-@pytest.mark.parametrize("K", [4, 7, 12, 13])
-def test_dense_rows_with_any_number_of_columns(dtype, K):
-    """Margins by groups of four columns and the columns left, and from 13 columns on by BLAS."""
-    X, rng = matrix("dense", dtype), np.random.default_rng(6)
-    data, A, W = MemoryData(X), dense(X), rng.standard_normal((D, K))
-    np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
+@pytest.mark.parametrize("d", [13, 16, 21])
+@pytest.mark.parametrize("K", [3, 4, 7, 12, 13])
+def test_dense_rows_with_any_number_of_columns(dtype, d, K):
+    """Margins and sums by groups of four columns and the columns left; by BLAS from 13 columns on, sums of few features, too."""
+    rng = np.random.default_rng(6)
+    A = rng.standard_normal((N - 2, d)).astype(dtype)
+    data, W, R = MemoryData(A), rng.standard_normal((d, K)), rng.standard_normal((N - 2, K))
+    np.testing.assert_allclose(data.times(W), A.astype(float) @ W, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(data.transposed_times(R), A.astype(float).T @ R, rtol=1e-11, atol=1e-11)
+    z = A.astype(float) @ W + 0.5
+    products, sums = data.weighted_products(np.ascontiguousarray(W.T), np.full(K, 0.5), np.square(R))
+    np.testing.assert_allclose(products, (np.square(R) * z).T @ A.astype(float), rtol=1e-11, atol=1e-10)
+    np.testing.assert_allclose(sums, (np.square(R) * z).sum(axis=0), rtol=1e-11)
 
 
 @DTYPES
