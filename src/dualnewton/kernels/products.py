@@ -11,6 +11,7 @@ from dualnewton.kernels._lanes import (
     add_products,
     add_totals,
     combined,
+    fetch_to_l2,
     fma,
     load_four,
     places_of_rows,
@@ -31,9 +32,14 @@ DOTS = 12
 """Number of columns up to which margins of dense rows are products of vectors, four columns at a time. For 4 columns these take
 0.3 of the time of BLAS on rows of 50 to 100 entries, 0.6 on rows of 10 or 400; for 10 columns 0.5 to 1.2."""
 
-SUMS = 8
-"""Number of columns up to which sums of dense rows are sums of vectors, two columns at a time. With 3 to 8 columns these take 0.3
-to 0.7 of the time of BLAS with vectors of 256 bits, on rows of 12 to 1000 entries; with 512 bits, 0.8 to 1.6 (rows of 50)."""
+PAST = 2
+"""Blocks of four dense rows by which rows are prefetched for margins: four rows are read at a time, which the processor does not
+predict. Margins of four columns take 0.7 of the time without it."""
+
+SUMS = 12
+"""Number of columns up to which sums of dense rows are sums of vectors, two columns at a time. With 3 to 12 columns these take 0.3
+to 0.7 of the time of BLAS with vectors of 256 bits, on rows of 50 to 1000 entries (rows of 12: up to 1.0); with 512 bits, 0.8 to
+1.6 (up to 8 columns, rows of 50)."""
 
 AHEAD = np.uintp(24)
 """Number of entries by which the coefficients of a sparse row's features are prefetched if there are several columns: their
@@ -106,8 +112,10 @@ def _four_margins(data, first, last, W, k, Z):
         for j in range(LANES):
             rest[m, j] = W[k + m, d - LANES + j] if d - LANES + j >= whole else 0.0
     while i + 4 <= last and d >= LANES:
-        rows, sums = places_of_rows(0, i, i + 3, d), sixteen(zeros())
-        for j in range(0, whole, LANES):
+        rows, sums, coming = places_of_rows(0, i, i + 3, d), sixteen(zeros()), (i + 4 * PAST) * d
+        for j in range(0, whole, LANES):  # four rows have twice as many cache lines as a row has vectors
+            fetch_to_l2(data, coming + 2 * j)
+            fetch_to_l2(data, coming + 2 * j + 2 * d)
             sums = add_products(load_four(W, models, j, zeros()), load_four(data, rows, j, zeros()), sums)
         if whole < d:
             sums = add_products(load_four(rest, of_rest, 0, zeros()), load_four(data, rows, d - LANES, zeros()), sums)
