@@ -37,9 +37,9 @@ PAST = 2
 predict. Margins of four columns take 0.7 of the time without it."""
 
 SUMS = 12
-"""Number of columns up to which sums of dense rows are sums of vectors, two columns at a time. With 3 to 12 columns these take 0.3
-to 0.7 of the time of BLAS with vectors of 256 bits, on rows of 50 to 1000 entries (rows of 12: up to 1.0); with 512 bits, 0.8 to
-1.6 (up to 8 columns, rows of 50)."""
+"""Number of columns up to which sums of dense rows are sums of vectors, two columns at a time. With 3 to 12 columns these take
+0.3 to 0.7 of the time of BLAS with vectors of 256 bits, on rows of 50 to 1000 entries (rows of 12: up to 1.0); with 512 bits, 0.8
+to 1.6 (up to 8 columns, rows of 50)."""
 
 AHEAD = np.uintp(24)
 """Number of entries by which the coefficients of a sparse row's features are prefetched if there are several columns: their
