@@ -39,7 +39,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.lab.peers import PEERS, Peer, preload
 from dualnewton.matrix.workers import threads as using_threads
-from dualnewton.objective.bounds import Derivatives
+from dualnewton.objective.targets import Derivatives
 from dualnewton.planning.costs import prepared
 
 THREADS = (1, 2, 4, 8, 16)

@@ -82,7 +82,7 @@ def speed(folder: Path, lam: float, memory: str) -> dict[str, Any]:
     """Compare passes with plain reading, cold and warm, and with the same passes in memory, one after the other."""
     import dualnewton as dn
     from dualnewton.matrix.workers import threads
-    from dualnewton.objective.bounds import Derivatives
+    from dualnewton.objective.targets import Derivatives
 
     data = dn.data.open(folder, memory=memory)
     X = np.concatenate([np.load(path) for path in shards(folder)])

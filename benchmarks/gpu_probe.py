@@ -27,7 +27,7 @@ from dualnewton import losses, regularizers
 from dualnewton.matrix import cuda, cuda_gram
 from dualnewton.matrix.cuda import as_cuda
 from dualnewton.matrix.cuda_library import THREADS, cupy, kernel, limit, namespace
-from dualnewton.objective.bounds import Derivatives, PrimalPoints
+from dualnewton.objective.targets import Derivatives, PrimalPoints
 
 TOL = 1e-6
 LIMIT = 4.0

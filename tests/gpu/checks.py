@@ -21,7 +21,7 @@ from tests.gpu.cases import LOSSES, close, cuda, matrices, placed, problem_on
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import MemoryData
-from dualnewton.objective.bounds import Derivatives, PrimalPoints
+from dualnewton.objective.targets import Derivatives, PrimalPoints
 from dualnewton.row_arrays import on_host
 
 PROCESSES = 8

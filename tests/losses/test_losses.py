@@ -289,6 +289,31 @@ def test_a_loss_not_finished_says_which_method_it_lacks():
             getattr(unfinished, method)(0.0, 1.0)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [*LOSSES, losses.SquaredOutputs(3), losses.Softmax(3)], ids=name_of)
+def test_a_sum_computed_with_the_derivatives_is_the_sum_of_the_values(loss, weighted):
+    rng = np.random.default_rng(1)
+    z = np.asfortranarray(rng.standard_normal((50, loss.columns)))
+    y = z + 1.0 if isinstance(loss, losses.SquaredOutputs) else labels_for(loss, 50, rng)
+    z, c = z if loss.columns > 1 else z[:, 0], rng.uniform(0.0, 2.0, 50) if weighted else None
+    total, slopes = loss.sum_and_derivative(z, y, c)
+    np.testing.assert_allclose(total, np.dot(np.ones(50) if c is None else c, loss.value(z, y)), rtol=1e-13)
+    np.testing.assert_allclose(slopes, loss.derivative(z, y), rtol=4e-16, atol=0.0)
+
+
+def test_a_loss_derived_from_the_squared_one_has_sums_of_its_own_values():
+    class Doubled(losses.Squared):
+        def value(self, z, y):
+            return (z - y) ** 2
+
+        def derivative(self, z, y):
+            return 2.0 * (z - y)
+
+    total, slopes = Doubled().sum_and_derivative(np.array([3.0, 1.0]), np.zeros(2), None)
+    assert total == 10.0
+    np.testing.assert_array_equal(slopes, [6.0, 2.0])
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 def test_functions_computed_together_are_those_computed_alone(loss):
     z = np.concatenate([np.linspace(-40.0, 40.0, 401), [0.0, 1.0, -1.0, 1e4, -1e4]])

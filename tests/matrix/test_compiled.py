@@ -12,7 +12,7 @@ from dualnewton import losses, regularizers
 from dualnewton.kernels import elementary
 from dualnewton.matrix import MemoryData, compiled, memory, selections
 from dualnewton.matrix.workers import threads, workers
-from dualnewton.objective.bounds import Derivatives, PrimalPoints
+from dualnewton.objective.targets import Derivatives, PrimalPoints
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N, D = 400, 13

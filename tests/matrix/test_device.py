@@ -16,7 +16,7 @@ from dualnewton import losses, regularizers, row_arrays
 from dualnewton.losses import nonsmooth
 from dualnewton.matrix import MemoryData, RowVectors, count_active, device
 from dualnewton.matrix.device import DeviceData
-from dualnewton.objective.bounds import Derivatives, PrimalPoints
+from dualnewton.objective.targets import Derivatives, PrimalPoints
 from dualnewton.row_arrays import on_host
 from fake_device import ROW_FUNCTIONS, FakeArray, on_device, row_function
 

@@ -8,7 +8,7 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.objective import bounds, groups
+from dualnewton.objective import groups, targets
 from dualnewton.objective.alike import with_labels
 from dualnewton.objective.bounds import primal_bounds
 from dualnewton.objective.certificates import certify_models, certify_pairs
@@ -130,7 +130,7 @@ def test_the_squared_loss_is_balanced_by_its_mean_as_by_its_direction(penalty, w
     models, intercepts, _ = points_of(problems)
     off = [b + 1e-3 for b in intercepts]
     by_mean = primal_bounds(problems, models, off)
-    monkeypatch.setattr(bounds, "CHEAP", 0)
+    monkeypatch.setattr(targets, "CHEAP", 0)
     for (primal, bound, _), (other, another, _) in zip(by_mean, primal_bounds(problems, models, off), strict=True):
         assert (primal, bound.value) == pytest.approx((other, another.value), rel=1e-12)
         np.testing.assert_allclose(bound.alpha, another.alpha, rtol=1e-9, atol=1e-12)

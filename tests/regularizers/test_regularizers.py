@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dualnewton import regularizers
+from dualnewton.regularizers.base import largest
 from tables import AgainstDirection, name_of, regularizers_for
 
 D = 5
@@ -403,3 +404,10 @@ def test_a_regularizer_not_finished_says_which_method_it_lacks():
     for method in ("value", "conjugate", "grad_conjugate"):
         with pytest.raises(NotImplementedError, match=f"Regularizer has no {method}"):
             getattr(regularizers.Regularizer(), method)(np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "values", [[], [-2.0, -1.0], [1.0, 3.0, 2.0], [1.0, np.inf], [np.nan, 1.0], [1.0, np.nan, 2.0]]
+)
+def test_the_largest_entry_is_that_of_a_reduction(values):
+    np.testing.assert_equal(largest(np.array(values)), float(np.maximum.reduce(np.array(values), initial=0.0)))

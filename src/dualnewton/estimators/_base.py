@@ -26,6 +26,7 @@ from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Examples, checked, class_numbers, margins_of, opened
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification, Words
+from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.row_arrays import on_host, side_by_side
@@ -265,9 +266,10 @@ class CertifiedModel(BaseEstimator):
         """
         # scikit-learn's decorator of fit is not used: it would also change and restore its configuration, for estimators that
         # fit others.
-        if not get_config()["skip_parameter_validation"]:
+        if not (are_allowed(self) or get_config()["skip_parameter_validation"]):
             self._validate_params()
-        return self._fit_beside(X, self._checked(X, y, sample_weight))
+        with one_blas_thread:  # around sums of the checks and the run, which would each set the threads of BLAS
+            return self._fit_beside(X, self._checked(X, y, sample_weight))
 
     def _fit_beside(self, X: Any, data: Examples) -> Self:
         """Fit on checked data, as :meth:`fit` does; move the fitted arrays to the device of X as it was given."""
@@ -296,7 +298,7 @@ class CertifiedModel(BaseEstimator):
         self.plan_ = first.plan
         self.n_iter_: Any = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
         self._take(data, results)
-        if any(result.certificate.relative_gap > self.tol for result in results):
+        if True in [result.certificate.relative_gap > self.tol for result in results]:
             self._warn_of_misses(results, unbounded=self._separates(data))
         return self
 

@@ -109,8 +109,11 @@ class Session:
         )
         limit = max(0, math.ceil(self.epochs_left))
         results = solved(list(problems), request, start, lambda: self.rng, limit, self.deadline)
-        self.epochs_left -= max(result.n_epochs for result in results)
-        if all(result.converged for result in results):
+        spent, converged = 0.0, True
+        for result in results:
+            spent, converged = max(spent, result.n_epochs), converged and result.status is Status.CONVERGED
+        self.epochs_left -= spent
+        if converged:
             return results
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
         return [self.converged_by_tol(result) for result in results]

@@ -252,7 +252,7 @@ class Specification:
             raise DualnewtonError(
                 f"penalty={self.penalty!r} joins the outputs and needs the loss squared for several of them, got {self.loss!r}"
             )
-        return losses.SquaredOutputs(y.shape[1])
+        return _squared_outputs(y.shape[1])
 
     def objectives(
         self,
@@ -334,6 +334,12 @@ class Specification:
                     f"{type(getattr(self, word)).__name__}"
                 )
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@lru_cache(maxsize=16)
+def _squared_outputs(count: int) -> Loss:
+    """Return the loss of so many outputs."""
+    return losses.SquaredOutputs(count)
 
 
 def specified(loss: str, lam: Any, **words: Any) -> Specification:

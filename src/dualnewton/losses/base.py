@@ -196,6 +196,11 @@ class Loss(RoundingErrors):
         """Return φ and φ′ of arrays; override it if the two formulas share an expensive term."""
         return self.value(z, y), self.derivative(z, y)
 
+    def sum_and_derivative(self, z: Array, y: Array, c: Array | None) -> tuple[float, Array]:
+        """Return Σ c_i φ_i and φ′ of some examples; override it if the sum needs no array of values."""
+        values, slopes = self.value_and_derivative(z, y)
+        return float(values.sum(dtype=np.float64) if c is None else c @ values), slopes
+
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
         """Return φ′ and φ″ of arrays; override it if the two formulas share an expensive term."""
         return self.derivative(z, y), self.second_derivative(z, y)

@@ -70,6 +70,13 @@ class SquaredOutputs(Loss):
         missed = z - y
         return _half_squares(missed), missed
 
+    def sum_and_derivative(self, z: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> tuple[float, np.ndarray]:
+        """Return ½ Σ c_i ‖z_i − y_i‖², a product, and the differences; a subclass may have another φ."""
+        if type(self) is not SquaredOutputs or c is not None:
+            return super().sum_and_derivative(z, y, c)
+        missed = z - y
+        return 0.5 * float(product(missed, missed)), missed
+
     def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return ones(z.shape, z)
 
@@ -80,11 +87,11 @@ class SquaredOutputs(Loss):
         return np.einsum("ik,ik->i", u, 0.5 * u + y)
 
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        """Return Σ c_i ⟨α_i, ½α_i − y_i⟩; a subclass may have another φ*."""
+        """Return ½ Σ c_i ‖α_i‖² − Σ c_i ⟨α_i, y_i⟩, two products; a subclass may have another φ*."""
         if type(self) is not SquaredOutputs or type(alpha) is not np.ndarray:
             return super().conjugates(alpha, y, weights)
-        rest = 0.5 * alpha - y
-        total = float(product(alpha, rest) if weights is None else np.einsum("i,ik,ik->", weights, alpha, rest))
+        mass = alpha if weights is None else (weights * alpha.T).T
+        total = 0.5 * float(product(alpha, mass)) - float(product(mass, y))
         return math.inf if math.isnan(total) else total  # NaN proves nothing
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
@@ -100,7 +107,7 @@ class SquaredOutputs(Loss):
     def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray | None, *, error: float) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
         each = zip(sizes.sums.tolist(), sizes.absolute.tolist(), strict=True)
-        size = math.hypot(*(abs(total) + error * absolute for total, absolute in each))
+        size = math.hypot(*[abs(total) + error * absolute for total, absolute in each])
         return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), size
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------

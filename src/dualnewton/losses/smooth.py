@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.losses.base import Curvature, Loss, Margin
+from dualnewton.row_arrays import product
 from dualnewton.validation import Array, between, positive
 
 
@@ -42,6 +43,13 @@ class Squared(Loss):
         residual = z - y
         return 0.5 * residual**2, residual
 
+    def sum_and_derivative(self, z: Array, y: Array, c: Array | None) -> tuple[float, Array]:
+        """Return ½ Σ c_i (z_i − y_i)², a product, and the differences; a subclass may have another φ."""
+        if type(self) is not Squared:
+            return super().sum_and_derivative(z, y, c)
+        residual = z - y
+        return 0.5 * float(product(residual, residual if c is None else c * residual)), residual
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
@@ -50,7 +58,7 @@ class Squared(Loss):
         if type(self) is not Squared or type(alpha) is not np.ndarray:
             return super().conjugates(alpha, y, weights)
         mass = alpha if weights is None else weights * alpha
-        total = 0.5 * float(np.vdot(alpha, mass)) - float(np.vdot(mass, y))
+        total = 0.5 * float(product(alpha, mass)) - float(product(mass, y))
         return math.inf if math.isnan(total) else total  # NaN proves nothing
 
     def sizes_at_zero(self, weight: float, labels: float) -> float | None:

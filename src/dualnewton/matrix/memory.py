@@ -193,10 +193,13 @@ class MemoryData(Data):
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
-        margins, parts = np.empty((len(W), self.n)).T, self.blocks  # contiguous columns
+        parts = self.blocks
         if len(parts) == len(parts[0]) == 1:
-            (values, gradients, slopes), only = self._evaluated(parts[0][0], [], W, b, target, vectors, margins)
+            block = parts[0][0].read([])
+            margins = block.product(W)
+            (values, gradients, slopes), only = self._evaluated(block, b, target, vectors, margins)
             return Evaluation(values, gradients, slopes, margins, only)
+        margins = np.empty((len(W), self.n)).T  # contiguous columns
         kept: dict[int, np.ndarray] = {}  # keyed by the first row of the block
 
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:
@@ -204,7 +207,9 @@ class MemoryData(Data):
             total: tuple[np.ndarray, ...] = ()
             for each in blocks:
                 own = [vector.part(each.rows) for vector in vectors]
-                sums, found = self._evaluated(each, buffer, W, b, target, own, margins[each.rows])
+                block, Z = each.read(buffer), margins[each.rows]
+                Z[:] = block.product(W)
+                sums, found = self._evaluated(block, b, target, own, Z)
                 total = added([total, sums]) if total else sums
                 if found is not None:
                     kept[each.rows.start] = found
@@ -216,17 +221,13 @@ class MemoryData(Data):
 
     @staticmethod
     def _evaluated(
-        each: LibraryBlock,
-        buffer: list[np.ndarray],
-        W: np.ndarray,
+        block: LibraryBlock,
         b: np.ndarray,
         target: Target,
         vectors: Sequence[RowVectors],
         Z: np.ndarray,
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
-        """Write the margins of a block to Z, and return its sums and the columns to be kept."""
-        block = each.read(buffer)
-        block.products(W, Z)
+        """Add b to the products Z of a block, and return its sums and the columns to be kept."""
         Z += b
         found = target.losses(vectors, Z)
         return (found.values, block.gathered(found.factors), column_sums(found.factors)), found.kept
@@ -238,8 +239,7 @@ class MemoryData(Data):
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, np.ndarray]:
             sums, result = np.zeros(len(V)), np.zeros(V.shape)
             for block in blocks:
-                Z = np.empty((block.rows.stop - block.rows.start, len(V)))
-                block.products(V, Z)
+                Z = block.product(V)
                 Z += v
                 Z *= weights[block.rows]
                 sums += Z.sum(axis=0)

@@ -18,17 +18,18 @@ pass. A small imbalance of softmax is removed from α (``Loss.balanced``), which
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
-from dualnewton.matrix import BlockLosses, Evaluation, RowForm, RowVectors
+from dualnewton.matrix import Evaluation, RowForm
 from dualnewton.objective import row_sums
 from dualnewton.objective.groups import Group, groups_of, singles
-from dualnewton.row_arrays import column_sums, on_host, some_columns, stacked
+from dualnewton.objective.targets import PrimalPoints, columns_of, joined, sum_columns
+from dualnewton.row_arrays import SUMMED, column_sums, on_host, some_columns
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -43,10 +44,6 @@ measures, and D by more than this fraction of |P|, for rounding."""
 SLIGHT, TWICE = 1e-3, 2.0
 """Two limits up to which a dual point without a balancing direction (softmax) is balanced without another intercept: the
 imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and the gap as a multiple of the gap without an imbalance."""
-
-CHEAP = 1 << 20
-"""Number of entries of X up to which Σ c_i a_i is a product of its own, for the few dual points that need balancing. Above, every
-pass sums it as well, since another pass would take longer."""
 
 TINY = float(np.finfo(float).tiny)
 """Lower limit for a sum of curvatures that is used as a divisor."""
@@ -118,9 +115,11 @@ class DualSums:
 
     @cached_property
     def sizes(self) -> row_sums.DualSizes:
-        """Sums over α."""
-        first = self.group.first
-        return row_sums.dual_sizes(first.loss, self.alpha, self.group.rows, masses=first.fit_intercept)
+        """Sums over α; those of its columns on few rows are the pass's."""
+        group, first = self.group, self.group.first
+        few = group.M == 1 and group.rows.c is None and type(self.alpha) is np.ndarray and first.n < 2 * SUMMED
+        known = self.mass if few else None
+        return row_sums.dual_sizes(first.loss, self.alpha, group.rows, masses=first.fit_intercept, sums=known)
 
     @property
     def _balances(self) -> bool:
@@ -189,7 +188,7 @@ class DualSums:
                 alpha, bar = by_row * alpha, by_row * bar
         terms = row_sums.dual_terms(first.loss, alpha, group.rows, masses=first.fit_intercept, sizes=sizes)
         if group.M == 1:
-            return [Bound(first.dual_value(terms, bar), alpha, bar, terms.sizes)]
+            return [Bound(first.dual_value(terms, bar, balanced=balances and not steps), alpha, bar, terms.sizes)]
         each = zip(group.problems, row_sums.split(terms), alpha, bar, strict=True)
         return [Bound(problem.dual_value(own, s), a, s, own.sizes) for problem, own, a, s in each]
 
@@ -210,133 +209,6 @@ class DualSums:
         if self.steps:
             found = found - group.per_feature(self.steps) * self._along(third=1)
         return np.abs(bar - 3.0 * found)
-
-
-def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:
-    """Return columns of some rows whose sums give ᾱ: c_i α_i, c_i d_i with the balancing direction d, and thirds of both.
-
-    The thirds, which measure rounding errors, are included if g is not strongly convex. ``columns`` are α_i and d_i.
-    """
-    columns = rows.weighted(columns)
-    if thirds and type(columns) is np.ndarray:  # contiguous columns, which are also faster to join
-        return np.concatenate([columns.T, columns.T / 3.0]).T
-    return np.concatenate([columns, columns / 3.0], axis=1) if thirds else columns
-
-
-def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the columns of all parts; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def columns_of(models: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each problem, or form of one, with the columns of its margins: an index if there is one."""
-    first = 0
-    for model in models:
-        columns = model.loss.columns
-        yield model, first if columns == 1 else slice(first, first + columns)
-        first += columns
-
-
-class Derivatives:
-    """The losses of several models, whose margins are adjacent columns, and their derivatives (see :class:`Target`).
-
-    A target holds only the declared forms of its problems, since it is sent to the rows (on a cluster).
-    """
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.forms = [RowForm(problem.loss) for problem in problems]
-
-    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
-        """Return Σ c_i φ_i of each model and the derivatives c_i φ′_i."""
-        values, R = np.empty(len(self.forms)), np.empty(Z.shape[::-1], like=Z).T  # contiguous columns
-        for k, ((form, own), vectors) in enumerate(zip(columns_of(self.forms), rows, strict=True)):
-            values[k], R[:, own] = row_sums.value_and_slopes(form.loss, Z[:, own], vectors)
-        return BlockLosses(values, R)
-
-
-class PrimalPoints:
-    """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
-
-    def __init__(self, problems: Sequence[Problem], groups: Sequence[Group] | None = None, tol: float = 0.0) -> None:
-        self.forms: list[RowForm] = []
-        self.counts: list[int] = []
-        self.kept = 0  # columns that a pass keeps
-        for group in groups or groups_of(problems):
-            form = _form_of(group.first, measured=group.M > 1 or tol == 0.0)
-            self.forms += [form] * group.M
-            self.counts.append(group.M)
-            self.kept += group.M * _kept_columns(form)
-
-    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
-        """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
-        values, k, first, column = np.empty(len(self.forms)), 0, 0, 0
-        kept = np.empty((self.kept, len(Z)), like=Z)  # contiguous columns
-        if len(self.forms) == 1:
-            form, (own,) = self.forms[0], rows
-            values[0] = _point(form, own, Z if form.loss.columns > 1 else Z[:, 0], kept)
-            plain = own.c is None and not form.thirds
-            return BlockLosses(values, kept.T if plain else sum_columns(own, kept.T, thirds=form.thirds), kept.T)
-        for M in self.counts:
-            form, K = self.forms[k], self.forms[k].loss.columns
-            last = first + M * _kept_columns(form)
-            if M == 1:
-                values[k] = _point(
-                    form, rows[k], Z[:, column if K == 1 else slice(column, column + K)], kept[first:last]
-                )
-            else:
-                values[k : k + M] = _points(form, rows[k : k + M], Z[:, column : column + M], kept[first:last])
-            k, first, column = k + M, last, column + M * K
-        return BlockLosses(values, self._factors(rows, kept), kept.T)
-
-    def _factors(self, rows: Sequence[RowVectors], kept: np.ndarray) -> np.ndarray:
-        """Return the columns that are multiplied by Aᵀ: those that are kept, with weights, and their thirds."""
-        factors, first, same = [], 0, True
-        for form, own in zip(self.forms, rows, strict=True):
-            last, same = first + _kept_columns(form), same and own.c is None and not form.thirds
-            factors.append(kept[first:last].T if same else sum_columns(own, kept[first:last].T, thirds=form.thirds))
-            first = last
-        return kept.T if same else _side_by_side(factors)
-
-
-def _point(form: RowForm, rows: RowVectors, margins: np.ndarray, kept: np.ndarray) -> float:
-    """Return Σ c_i φ_i of one model; write the columns of its dual point, and of the balancing direction, to ``kept``."""
-    z, K = margins if rows.o is None else margins + rows.o, form.loss.columns
-    value, slopes = form.loss.value_and_derivative(z, rows.y)
-    own = 0 if K == 1 else slice(0, K)
-    np.negative(slopes.T, out=kept[own])
-    if form.direction:
-        kept[-K:] = form.loss.balancing_direction(kept[own].T, z, rows.y).T
-    if rows.c is not None:
-        return float(rows.c @ value)
-    return float(np.add.reduce(value) if type(value) is np.ndarray else value.sum())
-
-
-def _points(form: RowForm, rows: Sequence[RowVectors], margins: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Do the same as :func:`_point` for the models of a group, with one row of arrays for each."""
-    z, y = np.ascontiguousarray(margins.T), stacked([each.y for each in rows])
-    value, slopes = form.loss.value_and_derivative(z, y)
-    alpha = kept[:: 1 + form.direction]
-    np.negative(slopes, out=alpha)
-    if form.direction:
-        kept[1::2] = form.loss.balancing_direction(alpha, z, y)
-    return row_sums.over_rows(form.loss, value) if rows[0].c is None else value @ rows[0].c
-
-
-def _kept_columns(form: RowForm) -> int:
-    """Return the number of columns that a pass keeps of a model: its dual point, and the balancing direction, if it has one."""
-    return int(form.loss.columns * (1 + form.direction))
-
-
-def _form_of(problem: Problem, *, measured: bool) -> RowForm:
-    """Return the outputs of a pass that certifies a primal point; with an intercept, most losses have a balancing direction.
-
-    ``measured`` says that the pass must measure the rounding errors of ᾱ on small data, too.
-    """
-    direction, few = problem.fit_intercept and problem.loss.balances_by_direction, problem.n * problem.d <= CHEAP
-    if direction and problem.loss.balances_by_mean and few:
-        direction = False
-    thirds = not problem.regularizer.strongly_convex and (measured or not (few and problem.data.capabilities.local))
-    return RowForm(problem.loss, True, direction, thirds)
 
 
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
@@ -363,8 +235,8 @@ def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[Du
             thirds = not each.regularizer.strongly_convex
             columns.append(sum_columns(each.row_vectors, own.reshape(data.n, -1), thirds=thirds))
     # Products with a vector are faster than with a matrix of one column.
-    joined = _side_by_side(columns)
-    products = data.transposed_times(joined[:, 0] if joined.shape[1] == 1 else joined).reshape(data.d, -1).T
+    factors = joined(columns)
+    products = data.transposed_times(factors[:, 0] if factors.shape[1] == 1 else factors).reshape(data.d, -1).T
     totals = [on_host(column_sums(each)) for each in columns]
     found, first, place = [], 0, 0
     for group, alpha in both:
@@ -390,7 +262,14 @@ def primal_bounds(
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
     alike = len(problems) == 1 or len({problem.columns for problem in problems}) == 1
-    b = np.asarray(intercepts).reshape(-1) if alike else np.concatenate([np.reshape(each, -1) for each in intercepts])
+    if len(problems) == 1 and problems[0].columns > 1:
+        b = intercepts[0]
+    else:
+        b = (
+            np.asarray(intercepts).reshape(-1)
+            if alike
+            else np.concatenate([np.reshape(each, -1) for each in intercepts])
+        )
     vectors, groups = [problem.row_vectors for problem in problems], groups or groups_of(problems)
     points = PrimalPoints(problems, groups, tol)
     found = problems[0].data.evaluate(W, b, points, vectors)
@@ -430,6 +309,8 @@ def _sums_of_group(group: Group, form: RowForm, found: Evaluation, first: int, k
     if M > 1:
         columns = np.ascontiguousarray(found.kept.T)  # data in pieces have contiguous rows
         vectors = [columns[kept + kind : end : kinds] for kind in range(kinds)]
+    elif found.kept.shape[1] == M * K:  # the only model, without a direction
+        vectors = [found.kept if K > 1 else found.kept[:, 0]]
     else:
         places = range(kept, end, K)
         vectors = [some_columns(found.kept, at if K == 1 else slice(at, at + K)) for at in places]

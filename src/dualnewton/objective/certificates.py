@@ -11,7 +11,6 @@ from dualnewton.objective.bounds import (
     PrimalBound,
     best_intercept_bounds,
     better,
-    columns_of,
     dual_bounds,
     dual_sums,
     primal_bounds,
@@ -22,6 +21,7 @@ from dualnewton.objective.multiples import scaled_if_far
 from dualnewton.objective.problem import Problem, finite_matrix
 from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights
+from dualnewton.objective.targets import columns_of
 from dualnewton.row_arrays import is_elsewhere
 from dualnewton.validation import vector
 

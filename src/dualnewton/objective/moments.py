@@ -220,7 +220,7 @@ class Verifier:
         self.problem = problem
         self.of = Residuals.of(moments, problem) if isinstance(moments, Moments) else moments
         norms = self.of.norms[..., :-1]
-        gauges = [gauge(problem, own) for own in norms.reshape(-1, norms.shape[-1])]
+        gauges = [gauge(problem.regularizer, own) for own in norms.reshape(-1, norms.shape[-1])]
         self.gauge = np.array(gauges).reshape(*self.of.sets, 1)
 
     def certificates(self, W: np.ndarray, b: np.ndarray, lams: np.ndarray) -> list[Certificate]:

@@ -239,9 +239,12 @@ class Problem:
             row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept), alpha_bar
         )
 
-    def dual_value(self, terms: row_sums.DualTerms, alpha_bar: np.ndarray) -> float:
-        """D(α), given its sums over rows and ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
-        if self.fit_intercept and self.is_unbalanced(terms.sizes):
+    def dual_value(self, terms: row_sums.DualTerms, alpha_bar: np.ndarray, *, balanced: bool = False) -> float:
+        """D(α), given its sums over rows and ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞).
+
+        ``balanced`` says that Σ c_i α_i = 0 is known.
+        """
+        if self.fit_intercept and not balanced and self.is_unbalanced(terms.sizes):
             return -np.inf
         total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
@@ -252,7 +255,7 @@ class Problem:
         if self.columns == 1:
             return bool(abs(sizes.sums) > _FEASIBLE * sizes.absolute)
         each = zip(sizes.sums.tolist(), sizes.absolute.tolist(), strict=True)
-        return any(abs(total) > _FEASIBLE * size for total, size in each)
+        return True in [abs(total) > _FEASIBLE * size for total, size in each]
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each example by c_i."""

@@ -39,13 +39,18 @@ from dualnewton.objective import row_sums
 from dualnewton.objective.alike import like
 from dualnewton.objective.groups import Group
 from dualnewton.objective.row_sums import DualSizes, dual_sizes
+from dualnewton.regularizers.base import largest
 from dualnewton.row_arrays import SUMMED, additions, on_host
 from dualnewton.validation import frozen
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
+    from dualnewton.regularizers import Regularizer
 
 FLOAT64 = Roundoff()
+
+FAR = 2.0**60
+"""Size of the errors at which a gauge is evaluated, since ``reach`` is 1 for all points inside the domain."""
 
 OF_SIZES = ("value_terms", "value_change", "conjugate_terms", "domain_distance", "balancing_cost")
 """Functions of a loss that, unless a loss overrides them, bound its errors by sums over the examples, without single labels."""
@@ -286,8 +291,13 @@ class _Analysis:
         known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
             size, features = moves / (lam * n), self.features
-            errors = (size * self.norm) * _ones(problem.d) if features is None else size * features
-            return known + (gauge(problem, errors) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
+            if features is None:
+                outside = (
+                    size * self.norm / (FAR * float(problem.regularizer.reach(_far(problem.d))))
+                )  # of equal errors
+            else:
+                outside = gauge(problem.regularizer, size * features)
+            return known + (outside + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
         size = moves * self.norm / (lam * n)
         known += moves * self.along / n + 0.5 * lam * size * size
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
@@ -360,17 +370,17 @@ def sums_in_parts(problem: Problem, alpha: Any, roundoff: Roundoff) -> float:
 
 
 @lru_cache
-def _ones(count: int) -> np.ndarray:
-    return frozen(np.ones(count))
+def _far(count: int) -> np.ndarray:
+    return frozen(np.full(count, FAR))
 
 
-def gauge(problem: Problem, r: np.ndarray) -> float:
+def gauge(regularizer: Regularizer, r: np.ndarray) -> float:
     """Return a t for which errors of ᾱ divided by t lie in the domain of g*, if (Σ_k r_kj²)^½ ≤ r_j for each feature.
 
     The domain is that of one column for each column, or one of the norms of the features' coefficients: a W of one row with these
     numbers, or with further rows of zeros, has the largest gauge.
     """
-    largest, far = float(np.maximum.reduce(r, initial=0.0)), 2.0**60
-    if largest == 0.0 or not largest < math.inf:
-        return largest
-    return largest / (far * float(problem.regularizer.reach(r * (far / largest))))
+    most = largest(r)
+    if most == 0.0 or not most < math.inf:
+        return most
+    return most / (FAR * float(regularizer.reach(r * (FAR / most))))

@@ -12,6 +12,14 @@ from dualnewton._cached import cached_property
 from dualnewton.validation import Array
 
 
+def largest(values: Array) -> float:
+    """Return the largest entry of an array, at least 0; NaN if there is one.
+
+    A reduction by NumPy takes six times as long for few entries as the search for the index.
+    """
+    return max(float(values.item(values.argmax())), 0.0) if values.size else 0.0
+
+
 class Kind(Enum):
     """The structure of g that is declared.
 

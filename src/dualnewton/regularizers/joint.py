@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._cached import cached_property
-from dualnewton.regularizers.base import Form, Regularizer
+from dualnewton.regularizers.base import Form, Regularizer, largest
 from dualnewton.validation import Array
 from dualnewton.validation import positive as positive_number
 
@@ -52,13 +52,14 @@ class JointL1(Regularizer):
     form = Form.separable(threshold=1.0, factor=np.inf, joint=True)
 
     def reach(self, s: Array) -> float:
-        return 1.0 / max(float(np.maximum.reduce(feature_norms(s), initial=0.0)), 1.0)
+        return 1.0 / max(largest(feature_norms(s)), 1.0)
 
     def value(self, w: Array) -> float:
-        return float(np.add.reduce(feature_norms(w)))
+        norms = feature_norms(w)
+        return float(_ones(len(norms)).dot(norms))
 
     def conjugate(self, s: Array) -> float:
-        return 0.0 if np.maximum.reduce(feature_norms(s), initial=0.0) <= 1.0 + _FEASIBLE else np.inf
+        return 0.0 if largest(feature_norms(s)) <= 1.0 + _FEASIBLE else np.inf
 
     def grad_conjugate(self, s: Array) -> Array:
         """Return 0, which attains g*(S) = 0 wherever g*(S) is finite; it is the only such point unless some ‖S_j‖ = 1."""
@@ -91,11 +92,11 @@ class JointElasticNet(Regularizer):
 
     def value(self, w: Array) -> float:
         norms = feature_norms(w)
-        return 0.5 * float(norms @ norms) + self.l1 * float(np.add.reduce(norms))
+        return 0.5 * float(norms.dot(norms)) + self.l1 * float(_ones(len(norms)).dot(norms))
 
     def conjugate(self, s: Array) -> float:
         beyond = np.maximum(feature_norms(s) - self.l1, 0.0)
-        return 0.5 * float(beyond @ beyond)
+        return 0.5 * float(beyond.dot(beyond))
 
     def grad_conjugate(self, s: Array) -> Any:
         """Shorten each S_j by l1, or to zero if ‖S_j‖ ≤ l1."""

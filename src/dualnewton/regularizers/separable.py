@@ -9,7 +9,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
-from dualnewton.regularizers.base import Form, Regularizer
+from dualnewton.regularizers.base import Form, Regularizer, largest
 from dualnewton.regularizers.joint import JointElasticNet, JointL1
 from dualnewton.regularizers.quadratic import L2
 from dualnewton.validation import Array, finite, frozen
@@ -56,7 +56,7 @@ class L1(Regularizer):
         return np.zeros_like(s)
 
     def _norm(self, s: Array) -> float:
-        return float(np.maximum.reduce(s if self.positive else np.abs(s), initial=0.0))
+        return largest(s if self.positive else np.abs(s))
 
     def values(self, W: Array) -> np.ndarray:
         return np.where(self.positive & np.any(W < 0.0, axis=1), np.inf, np.abs(W).sum(axis=1))

@@ -46,7 +46,7 @@ def solved_directly(
         return [], []
     block, solve = Block(problems[0].data, request.tuning), direct_solver(plan)
     found = solve(problems, block, starts, Limits(request.tol, deadline=deadline))
-    if any(each.given_up for each in found):
+    if True in [each.given_up for each in found]:
         return [], found
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
@@ -66,7 +66,7 @@ def solved_directly(
             if not proof.certificate.meets(request.tol):
                 return [], found
         proofs.append(proof)
-    seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
+    seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max([each.steps for each in found]), []
     for k, (pair, proof) in enumerate(zip(pairs, proofs, strict=True)):
         row = Progress(epochs, seconds, pair.certificate, model=k, latest=pair.certificate, work_seconds=worked)
         results.append(Result.of(proof, Status.CONVERGED, trace=Trace([row]), plan=plan))

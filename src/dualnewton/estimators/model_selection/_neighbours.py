@@ -24,9 +24,9 @@ from dualnewton.estimators.model_selection._session import GridSession, certifie
 from dualnewton.matrix import Data
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.matrix.grams import coupled
-from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature
+from dualnewton.objective.targets import Derivatives
 from dualnewton.planning.costs import is_small, prepared
 from dualnewton.planning.direct import (
     has_hessian_of_each_class,

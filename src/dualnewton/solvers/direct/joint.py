@@ -27,6 +27,7 @@ import numpy as np
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
+from dualnewton.regularizers.base import largest
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct.active_set import (
@@ -126,7 +127,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         rows.gather(more)
         inside = rows.inside
         part = penalty if every else penalty.only(inside)
-        low = float(np.minimum.reduce(part.threshold, initial=np.inf))
+        low = float(part.threshold.item(part.threshold.argmin()))
         goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
         V, done, by_points = minimum(
             rows.matrix(),
@@ -239,8 +240,8 @@ class AtNorms(NamedTuple):
 
     def violation(self) -> float:
         """Return the largest distance of the slopes of a feature from the subdifferential of the penalty."""
-        above = float(np.maximum.reduce(self.beyond, initial=0.0))
-        return max(above, -float(np.minimum.reduce(self.beyond.take(self.used), initial=0.0)))
+        used = self.beyond if self.used.size == self.beyond.size else self.beyond.take(self.used)
+        return max(largest(self.beyond), largest(-used))
 
 
 class NormModel(NamedTuple):
@@ -249,6 +250,7 @@ class NormModel(NamedTuple):
     right: np.ndarray  # Q and, below it, own = H + D(ridge)
     penalty: JointPenalty
     single: np.ndarray  # diagonal of ``own``, and ∞ where it is zero: such a feature stays zero
+    q: np.ndarray  # Q
 
     @classmethod
     def of(cls, H: np.ndarray, q: np.ndarray, penalty: JointPenalty) -> NormModel:
@@ -256,12 +258,10 @@ class NormModel(NamedTuple):
         right, K = np.concatenate([q, H]), len(q)
         diagonal = right.reshape(-1)[K * len(H) :: len(H) + 1]
         diagonal += penalty.ridge
-        return cls(right, penalty, np.where(diagonal > 0.0, diagonal, np.inf))
-
-    @property
-    def q(self) -> np.ndarray:
-        """Q."""
-        return self.right[: -len(self.single)]
+        positive, single = diagonal > 0.0, diagonal.copy()
+        if np.count_nonzero(positive) < single.size:
+            single[~positive] = np.inf
+        return cls(right, penalty, single, q)
 
     def at(self, norms: np.ndarray) -> AtNorms:
         """Solve for Z: of the features with ν_j > 0 alone, unless there are few."""
@@ -278,8 +278,9 @@ class NormModel(NamedTuple):
             _, _, found, failed = _gesv()(M.T, right.T, 1)
             right = found.T if not failed else np.full(right.shape, np.nan)
         Z, N = right[:K], right[K:]
-        lengths = feature_norms((self.q - (Z * nu) @ rows) / self.penalty.threshold if some else Z)
-        return AtNorms(norms, used, Z, N, lengths, self.penalty.threshold * (lengths - 1.0))
+        whole = self.penalty.threshold
+        lengths = feature_norms((self.q - (Z * nu).dot(rows)) / whole if some else Z)
+        return AtNorms(norms, used, Z, N, lengths, whole * lengths - whole)
 
     def value_and_gap(self, at: AtNorms, W: np.ndarray, constant: float) -> tuple[float, float]:
         """Return n P and n(P − D) at W, the model for these norms, given the losses at W = 0.
@@ -300,7 +301,7 @@ class NormModel(NamedTuple):
 
     def couplings(self, at: AtNorms) -> np.ndarray:
         """Return N_ij ⟨Z_i, Z_j⟩ of the features in ``at.N``; see :meth:`stepped`."""
-        found: np.ndarray = at.Z.T @ at.Z
+        found: np.ndarray = at.Z.T.dot(at.Z)
         found *= at.N
         return found
 
@@ -358,7 +359,7 @@ def by_proximal_points(
         value = 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
         if not value <= lowest + RISE * abs(lowest):
             break
-        left = float(np.maximum.reduce(penalty.violations(V, slopes), initial=0.0))
+        left = largest(penalty.violations(V, slopes))
         in_vain = 0 if left < 0.5 * least or part > LAST else in_vain + 1
         if left < least:
             best, least = V, left
@@ -461,7 +462,7 @@ def by_interior_points(
     large part of its value at ν = 0 are zero in the model: the steps leave a little of their norms.
     """
     threshold = model.penalty.threshold
-    nu, s = np.maximum(norms, START * float(np.maximum.reduce(norms, initial=0.0))), 0.5 * threshold
+    nu, s = np.maximum(norms, START * largest(norms)), 0.5 * threshold
     found, done = model.at(norms), False
     for _ in range(MOST_STEPS):
         at, mu = model.at(nu), float(nu @ s)

@@ -299,7 +299,7 @@ class Rows:
             features = np.arange(d)
         every = self.roots is None and features.size == d <= n
         more = self.values if every else self.values.take(features, axis=1)
-        means = self.shares @ more if self.fit_intercept else np.zeros(len(features))
+        means = self.shares.dot(more) if self.fit_intercept else np.zeros(len(features))
         if every:
             self.shift = means if self.fit_intercept else None
         elif self.fit_intercept:
@@ -327,7 +327,7 @@ class Rows:
             return self.H
         self.H = self.parts[0].T @ self.parts[0]
         if self.shift is not None:
-            lost = np.multiply.outer(len(self.values) * self.shift, self.shift)
+            lost = (len(self.values) * self.shift)[:, None] * self.shift
             self.H -= lost
             if np.count_nonzero(self.H.diagonal() < lost.diagonal()):  # more than half of the sums of squares was lost
                 self.parts, self.shift = [self.parts[0] - self.shift], None
@@ -353,19 +353,19 @@ class Rows:
         for part in self.parts:
             high = low + part.shape[1]
             # The product of the transposes has contiguous columns, as the targets of several outputs have.
-            fitted = (v[low:high].T @ part.T).T
+            fitted = v[low:high].T.dot(part.T).T
             r = fitted - r if low == 0 else fitted + r
             low = high
         r = r if low else -r
         if self.shift is not None:
-            r -= self.shift @ v
+            r -= self.shift.dot(v)
         mass = r if self.roots is None else (self.roots * r.T).T
         one = mass.ndim == 1
         if self.fit_intercept:  # the sum is zero but for rounding, which features far from zero would amplify
-            left = self.shares @ mass if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
+            left = self.shares.dot(mass) if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
             mass = mass - left
-        return 0.5 * float(product(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)
+        return 0.5 * float(product(r, r)), mass.dot(self.values) if one else weighted_sums(mass, self.values)
 
     def intercept(self, v: np.ndarray) -> Any:
         """Return the best intercept of a model; v of the features inside."""
-        return self.target_mean - self.means @ v
+        return self.target_mean - self.means.dot(v)

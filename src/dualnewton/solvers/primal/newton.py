@@ -16,8 +16,8 @@ import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.matrix.workers import workers
-from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.targets import Derivatives
 from dualnewton.row_arrays import is_elsewhere, some_columns
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.primal.decisions import Decisions

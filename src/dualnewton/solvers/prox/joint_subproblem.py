@@ -19,6 +19,7 @@ import numpy as np
 from dualnewton.kernels.constants import CANCELLED
 from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
+from dualnewton.regularizers.base import largest
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
@@ -84,7 +85,7 @@ class JointPenalty(NamedTuple):
         if np.count_nonzero(self.ridge):
             beyond = np.maximum(steepness - self.threshold, 0.0)
             return losses + penalty, penalty + product + 0.5 * float(beyond.dot(beyond / self.ridge))
-        r = 1.0 / max(float(np.maximum.reduce(steepness / self.threshold, initial=0.0)), 1.0)
+        r = 1.0 / max(largest(steepness / self.threshold), 1.0)
         return losses + penalty, penalty + r * product + (1.0 - r) ** 2 * losses
 
     def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:

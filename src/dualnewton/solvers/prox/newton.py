@@ -16,8 +16,8 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix import Data
-from dualnewton.objective.bounds import Derivatives, columns_of
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.targets import Derivatives, columns_of
 from dualnewton.row_arrays import some_columns
 from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline, OutOfTime
