@@ -4,6 +4,9 @@ The objective is that of ``risk.py``. This is SDNA with τ = n.
 
 With more rows than unknowns the Hessians take most of the time. A Hessian therefore serves several steps, with the corrections of
 L-BFGS, until a new one is expected to save more passes than it costs. (Without corrections this is Shamanskii's method, 1967.)
+Where φ″ is zero on most examples, as for separable classes and the squared hinge, a Hessian costs less, and the old one is
+soon wrong: others are curved.
+
 With many more rows the problem of a sample of them is solved first. Its solution has about the accuracy of the sample, so that
 the Hessian of all rows there is close to that at the minimum: a few steps from this matrix often suffice.
 
@@ -133,6 +136,8 @@ def _descended(
             single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
             inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
             price = (2.0 if large and not single else 1.0) * risk.ridge.size / crossovers.hessian_features
+            if large and risk.loss.curvature is Curvature.PIECEWISE:
+                price = max(1.0, price * risk.curved_share(at.margins))
             way = inverse(-at.gradient)
             margins = risk.margins(way)
             alpha = None if single else _linear_slopes(risk, at, gaps[-1], way, margins, limits.tol)

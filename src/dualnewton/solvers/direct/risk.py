@@ -289,6 +289,10 @@ class Risk:
         entries = changed * profile.pairs / crossovers.pass_pairs + self.size**3 / crossovers.pass_cubes
         return entries / profile.stored
 
+    def curved_share(self, margins: np.ndarray) -> float:
+        """Return the share of the rows that have a curvature at these margins: only these are summed in the Hessian."""
+        return np.count_nonzero(curvature(self.loss, margins, self.vectors)) / self.n
+
     def factor_of(self, weights: np.ndarray, ridge: np.ndarray, *, single: bool = True) -> np.ndarray:
         """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge); ``single`` as in :meth:`factor`."""
         return _factor(partial(self._gram, weights), ridge, single=single)
