@@ -149,13 +149,16 @@ def _takes_classes(problem: Any, tuning: Tuning) -> bool:
 def _with_passes(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
     """Return the plan with the number of passes that cost as much as a Hessian of "classes".
 
-    One of each class costs about as much as d/``class_hessian`` passes, in single precision.
+    One of each class costs about as much as d/``class_hessian`` passes, in single precision; the joint one costs more, the more
+    classes there are, but few steps follow it.
     """
     K, d = problem.columns, min(problem.n, problem.d)  # coordinates of the span of fewer examples than features
     whole = K * d <= tuning.one_block_features and problem.n * d * (K * (K - 1) // 2) <= tuning.direct_entries
-    hessian = d / tuning.class_hessian * (0.5 * (K - 1) if whole else 1.0)
-    passes = tuning.class_passes + round(hessian)
-    return replace(plan, passes=passes, whole=whole)
+    separate, joint = (
+        tuning.class_passes + round(d / tuning.class_hessian),
+        round(0.5 * (K - 1) * d / tuning.joint_hessian),
+    )
+    return replace(plan, passes=joint if whole else separate, whole=whole)
 
 
 def _takes_kinks(problem: Any, tuning: Tuning) -> bool:

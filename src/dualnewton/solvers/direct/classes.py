@@ -26,7 +26,16 @@ from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
-from dualnewton.solvers.direct.descent import PATIENCE, Pairs, further_steps, is_close, is_slow, quasi_newton
+from dualnewton.solvers.direct.descent import (
+    OBSERVED,
+    OBSERVED_JOINT,
+    PATIENCE,
+    Pairs,
+    further_steps,
+    is_close,
+    is_slow,
+    quasi_newton,
+)
 from dualnewton.solvers.direct.risk import Risk
 
 RARE = 1e-6
@@ -61,7 +70,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
     x, steps = risk.vector(w, b), 0
     # Rounding errors in float32 change g by about their size times ‖X‖‖R‖, where ‖R‖² is at most 2nP.
     noise = (NOISE * problem.data.norm) ** 2 / (problem.lam * problem.n)
-    patience = partial(is_slow, price=passes)
+    patience = partial(
+        is_slow, price=passes, observed=min(max(passes // 2, OBSERVED_JOINT), OBSERVED) if whole else OBSERVED
+    )
     few = problem.columns * problem.d <= block.crossovers.joint_classes
     narrow = noise <= NOTICED * goal and risk.rows.size >= block.crossovers.narrowed_entries
     for own in (risk.narrowed(), risk) if narrow else (risk,):

@@ -22,9 +22,10 @@ LEAST_SECANT = 10.0
 MOST_PAIRS = 12
 """Pairs that L-BFGS keeps; those of 30 steps save few passes, and take longer than a pass over small data."""
 
-OBSERVED, PATIENCE = 8, 32
-"""Steps over which the decrease of the gap is measured, since that of single L-BFGS steps varies; and steps after which the
-method ends if more further steps are expected than the limit allows."""
+OBSERVED, OBSERVED_JOINT, PATIENCE = 8, 3, 32
+"""Steps over which the decrease of the gap is measured, since that of single L-BFGS steps varies, and fewest of them where the
+joint Hessian of all classes follows, for half of whose cost in steps it is measured; and steps after which the method ends if
+more further steps are expected than the limit allows."""
 
 SERVED = 5
 """Steps that a Hessian serves at least, if it costs as many."""
@@ -112,12 +113,12 @@ def add_pair(pairs: Pairs, at: Point, found: Point) -> None:
         del pairs[:-MOST_PAIRS]
 
 
-def is_slow(gaps: list[float], goal: float, price: float) -> bool:
-    """Whether more than ``price`` further steps are expected, by the decrease of the gap in the last ones.
+def is_slow(gaps: list[float], goal: float, price: float, observed: int = OBSERVED) -> bool:
+    """Whether more than ``price`` further steps are expected, by the decrease of the gap in the last ``observed`` ones.
 
     A gap far larger than P contains little information: with a weak penalty it is so large at points near the minimum, too.
     """
-    return len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], goal, OBSERVED) > price
+    return len(gaps) > observed and further_steps(gaps[-1 - observed], gaps[-1], goal, observed) > price
 
 
 def needs_hessian(gaps: list[float], goal: float, price: float) -> bool:

@@ -198,17 +198,18 @@ class Task:
         wanted, most = WELL_BELOW * self.tol * abs(end.value), 1.0 / (problem.loss.gamma or 1.0)
         if float(way @ curved) ** 2 > CURVED * most * wanted * problem.n:
             return None
-        (y, c, offset), scale, mass = problem.row_vectors, problem.lam * problem.n, -at.mass - curved
-        if exact and self.inside.size == problem.d:
-            gap = end.losses + float(mass @ end.z)
-        else:
-            bar = mass @ self.values / scale
-            r = problem.g.reach(bar)
-            mass, gap = r * mass, end.value + scale * problem.g.conjugate(r * bar)
-        if offset is not None:
-            gap += float(mass @ offset)
+        (y, c, offset), mass = problem.row_vectors, -at.mass - curved
         alpha = mass if c is None else np.divide(mass, c, out=np.zeros(problem.n), where=c > 0.0)
-        gap += problem.loss.conjugates(alpha, y, c)
+        conjugates = problem.loss.conjugates(alpha, y, c) + (0.0 if offset is None else float(mass @ offset))
+        gap = end.losses + float(mass @ end.z) + conjugates
+        if gap > wanted or (exact and self.inside.size == problem.d):
+            return alpha if gap <= wanted else None
+        scale = problem.lam * problem.n
+        bar = mass @ self.values / scale
+        if (r := problem.g.reach(bar)) < 1.0:
+            alpha, bar = r * alpha, r * bar
+            conjugates = problem.loss.conjugates(alpha, y, c) + (0.0 if offset is None else r * float(mass @ offset))
+        gap = end.value + scale * problem.g.conjugate(bar) + conjugates
         return alpha if gap <= wanted else None
 
     def _further(

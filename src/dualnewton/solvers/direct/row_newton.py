@@ -26,14 +26,15 @@ import numpy as np
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, value_and_slopes
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits
+from dualnewton.solvers.direct.block import Block, Found, Limits
 from dualnewton.solvers.direct.descent import further_steps
 
 INNER = 0.01
 """Largest part of the gap at the start of a step that its system leaves; less, near the minimum, where that part is smaller."""
 
-NEAR = 0.5
-"""Fraction of the wanted gap that the last system leaves."""
+BELOW, NEAR = 0.8, 0.7
+"""The wanted gap, as a fraction of ``tol``: that of the certificate differs by rounding, since α is the same. And the fraction of
+the wanted gap that the last system leaves."""
 
 MOST_NEWTON, CLOSE = 10, 0.1
 """Most Newton steps for the margins of rows at which a fit begins, and the change of a margin that ends them."""
@@ -190,7 +191,7 @@ class System:
 
 def solve(problem: Problem, block: Block, limits: Limits, most: int) -> tuple[Found, bool]:
     """Return the minimiser, or where the steps end if more than ``most`` products are expected, and whether its gap is small."""
-    goal, products, gaps, done = WELL_BELOW * limits.tol, 0, list[float](), False
+    goal, products, gaps, done = BELOW * limits.tol, 0, list[float](), False
     with np.errstate(all="ignore"):  # points that overflow are not accepted
         rows, nothing = Rows(problem, block), np.zeros(problem.n)
         at = rows.at(nothing, nothing, problem.best_intercept_without_features())
