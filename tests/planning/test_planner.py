@@ -403,3 +403,17 @@ def test_a_hessian_in_single_precision_is_predicted_at_half_the_cost():
     whole = replace(costs, single=False)
     assert 0.5 < costs.outer(4000, costs.pairs)[0] / whole.outer(4000, whole.pairs)[0] < 0.6
     assert not Facts.of(replace(problem, lam=1e-9)).matrix_costs.single  # the ridge would be lost
+
+
+@pytest.mark.parametrize(("shared", "method"), [(0.0, "ihs"), (1.0, "sdna")])
+def test_few_passes_are_predicted_for_features_without_correlation(shared, method):
+    """A diagonal Hessian is then about exact: 10000×400 takes 0.6 of the time of rounds; 1.5 times it with a shared direction."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10_000, 400)) + shared * rng.standard_normal((10_000, 1))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1e-4)
+    facts = Facts.of(problem)
+    assert (facts.feature_overlap < 1.1) is (method == "ihs")
+    assert dn.plan(problem).method == method
+    assert Facts.of(dn.Problem(sp.csr_array(X), y, losses.Logistic(), lam=1.0)).feature_overlap == math.inf

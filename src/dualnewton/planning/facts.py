@@ -90,6 +90,18 @@ class Facts:
         return n * mean_squared_cosine(self.problem, self.tuning) if 1 < n < self.costs.d else math.inf
 
     @cached_property
+    def feature_overlap(self) -> float:
+        """d times the mean squared cosine between two rows whose features are scaled to equal norms; infinite where unknown.
+
+        It is about one plus the sum of the squared correlations of a feature with the others. Of sparse features a sample of the
+        rows has too few entries, and on a GPU the sample would cost more than passes.
+        """
+        costs, able = self.costs, self.problem.data.capabilities
+        if costs.sparse or costs.on_gpu or not able.random_rows:
+            return math.inf
+        return float(costs.d * mean_squared_cosine(self.problem, self.tuning, scaled=True))
+
+    @cached_property
     def used_features(self) -> float:
         """The expected number of nonzero coefficients, over all classes, with a penalty that has kinks or bounds.
 
@@ -226,15 +238,20 @@ class Facts:
         return min(self.costs.n, self.costs.d) > self.tuning.largest_matrix and self.has_hessian
 
 
-def mean_squared_cosine(problem: Problem, tuning: Tuning) -> float:
+def mean_squared_cosine(problem: Problem, tuning: Tuning, *, scaled: bool = False) -> float:
     """Return the mean squared cosine between two rows, from a sample; infinite where that is not known.
 
-    It is 1/d for isotropic random rows, and larger if the rows are near a subspace of fewer dimensions.
+    It is 1/d for isotropic random rows, and larger if the rows are near a subspace of fewer dimensions. With ``scaled`` the
+    features of the sample, which are dense, are first scaled to equal norms.
     """
     if not problem.data.capabilities.random_rows:
         return math.inf
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        G = linear.gram(problem.data.rows(evenly_spaced(problem.n, tuning.overlap_sample)))
+        rows = problem.data.rows(evenly_spaced(problem.n, tuning.overlap_sample))
+        if scaled:
+            squares = np.square(rows).sum(axis=0)
+            rows = rows * np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0.0)
+        G = linear.gram(rows)
         norms = np.sqrt(np.einsum("ii->i", G))
         units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
         total, m = float(np.square(units[:, None] * G * units).sum()), np.count_nonzero(norms)

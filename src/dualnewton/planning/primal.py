@@ -189,7 +189,8 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
     if costs.is_dear(rows):  # the sketch is computed only if steps with a diagonal Hessian turn out to be slow
         by_diagonal = _diagonal_passes(facts)
         needed = tuning.sketch_needed if _needs_sketch(facts) else 0.0
-        passes, sketches, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed, needed * steps
+        least = min(tuning.diagonal_passes, _separate_passes(facts))
+        passes, sketches, steps = max(passes if needed else by_diagonal, least), needed, needed * steps
     every = facts.data_pass
     return (passes + tuning.certificate_passes) * every + sketches * facts.matrix_costs.sketch(rows) + steps
 
@@ -218,6 +219,20 @@ def _diagonal_passes(facts: Facts) -> float:
     return 0.5 * math.sqrt(facts.conditioning) * -math.log(facts.tuning.predicted_gap)
 
 
+def _separate_passes(facts: Facts) -> float:
+    """Predict the passes with a diagonal Hessian of all rows if features have little correlation; infinite otherwise.
+
+    The eigenvalues relative to the diagonal have a variance of d/n for independent features, as on a sketch of n rows, and of the
+    excess of the overlap over one.
+    """
+    if facts.costs.n <= facts.costs.d:
+        return math.inf
+    variance = max(facts.feature_overlap - 1.0, 0.0) + facts.costs.d / facts.costs.n
+    if not variance < 1.0:
+        return math.inf
+    return _first_passes(facts) + facts.starting_logarithm / sketch_speed(1.0 / variance, 1.0, facts.tuning)
+
+
 def _needs_sketch(facts: Facts) -> bool:
     """Whether steps with a diagonal Hessian may turn out to be slow."""
     return _diagonal_passes(facts) > facts.tuning.slow_diagonal * facts.tuning.diagonal_passes
@@ -225,9 +240,13 @@ def _needs_sketch(facts: Facts) -> bool:
 
 def sketched_passes(facts: Facts, rows: int) -> float:
     """Predict the passes from w = 0, with a sketch of ``rows`` rows."""
+    return _first_passes(facts) + facts.starting_logarithm / speed_per_pass(facts, rows)
+
+
+def _first_passes(facts: Facts) -> float:
+    """Predict the passes of sketched Newton before its steps have the speed of its sketch."""
     last = facts.tuning.last_passes
-    begin = last if facts.quadratic or facts.near else facts.tuning.newton_passes - last
-    return begin + facts.starting_logarithm / speed_per_pass(facts, rows)
+    return last if facts.quadratic or facts.near else facts.tuning.newton_passes - last
 
 
 def speed_per_pass(facts: Facts, rows: int) -> float:
