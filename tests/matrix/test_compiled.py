@@ -378,3 +378,15 @@ def test_columns_of_padding_add_up_to_zero(K):
     assert width > K
     assert sums[:, :, :K].any()
     assert not sums[:, :, K:].any()
+
+
+def test_few_sums_of_gram_matrices_are_added_as_by_the_kernel(monkeypatch):
+    X, weights = np.random.default_rng(0).standard_normal((20_000, 40)), np.linspace(-1.0, 3.0, 20_000)
+    own, indices = MemoryData(X).compiled, np.arange(20_000)
+    assert compiled.gram_parts(20_000, 40) > 1
+    H, border = own.gram(weights, indices, single=False)
+    monkeypatch.setattr(compiled, "FEW_GRAM", 0)
+    again, border_again = own.gram(weights, indices, single=False)
+    assert np.array_equal(H, again)
+    assert np.array_equal(border, border_again)
+    np.testing.assert_allclose(H, (X.T * weights) @ X, rtol=1e-9, atol=1e-9)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from dualnewton.kernels._compiler import KERNEL, LEAN, PART_OF_OVERLOAD, KernelCompiler, Part, call_address
+from dualnewton.kernels._compiler import KERNEL, LEAN, ChosenPart, KernelCompiler, Part, call_address
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
@@ -34,19 +34,7 @@ address_function: Any = partial(kernel_function, no_cpython_wrapper=True, **LEAN
 """Decorator of functions that compiled code alone calls, through their address, and that allocate nothing."""
 
 
-def _overloads(choose: Any, **options: Any) -> Any:
-    """Return a function for compiled code, whose implementation ``choose`` returns for the types of its arguments."""
-
-    @wraps(choose)
-    def function(*_: Any) -> Any:
-        raise NotImplementedError("for compiled code")
-
-    made: Any = {"forceinline": True, **PART_OF_OVERLOAD, **options}
-    overload(function, jit_options=made)(choose)
-    return function
-
-
-overloads: Any = partial(_overloads, fastmath=FASTMATH, **LEAN)
+overloads: Any = partial(ChosenPart, fastmath=FASTMATH, forceinline=True, **LEAN)
 """Decorator that selects a lean implementation by argument types and inlines it: a call would pass whole array headers."""
 
 ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
@@ -58,7 +46,7 @@ row_function: Any = partial(numba.njit, pipeline_class=KernelCompiler, **KERNEL 
 row_part: Any = partial(Part, forceinline=True, **ROWS)
 """Decorator of functions that functions of rows call."""
 
-row_overloads: Any = partial(_overloads, **ROWS)
+row_overloads: Any = partial(ChosenPart, forceinline=True, **ROWS)
 """Decorator that selects one of these by argument types."""
 
 

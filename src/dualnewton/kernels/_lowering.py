@@ -8,11 +8,14 @@ zero. All else is left to Numba.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from numba.core import cgutils, types
 from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
+
+POWERS = {operator.pow, operator.ipow}
 
 ATTRIBUTES = {"size": "nitems", "shape": "shape"}
 """Attributes of arrays, and the fields of Numba's array headers that have them."""
@@ -20,6 +23,14 @@ ATTRIBUTES = {"size": "nitems", "shape": "shape"}
 
 def _is_tuple(kind: Any) -> bool:
     return isinstance(kind, types.BaseTuple)
+
+
+def is_place(array: Any, index: Any) -> bool:
+    """Whether these are the types of a C-order array and of as many integers as it has dimensions."""
+    if not isinstance(array, types.Array) or array.layout != "C":
+        return False
+    places = tuple(index) if _is_tuple(index) else (index,)
+    return array.ndim == len(places) and all(isinstance(place, types.Integer) for place in places)
 
 
 class LeanLower(Lower):
@@ -41,6 +52,35 @@ class LeanLower(Lower):
             if isinstance(kind, types.Array):
                 found = self._field(kind, self.loadvar(expr.value.name), ATTRIBUTES[expr.attr])
         return super().lower_expr(resty, expr) if found is None else found
+
+    def storevar(self, value: Any, name: str, argidx: Any = None) -> None:  # noqa: ARG002
+        """Store a variable; Numba first loads its old value, whose references it counts."""
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self._alloca_var(name, self.typeof(name))
+            self.builder.store(value, self.getvar(name))
+
+    def lower_block(self, block: Any) -> None:
+        """Translate the statements of a block."""
+        self.pre_block(block)
+        for statement in block.body:
+            self.loc = statement.loc
+            self.lower_inst(statement)
+        self.post_block(block)
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """Translate an operation on two values. Numba first looks for one with a constant, which only powers have."""
+        if op in POWERS:
+            return super().lower_binop(resty, expr, op)
+        signature = self.fndesc.calltypes[expr]
+        values = [self._cast_var(*each) for each in zip((expr.lhs, expr.rhs), signature.args, strict=True)]
+        typing = self.context.typing_context
+        function = typing.resolve_value_type(op)
+        if signature.args not in function._impl_keys:  # x += y of numbers is typed as another function
+            function.get_call_type(typing, signature.args, {})
+        found = self.context.get_function(function, signature)(self.builder, values)
+        return self.context.cast(self.builder, found, signature.return_type, resty)
 
     # Arrays and tuples --------------------------------------------------------------------------------------------------
 
@@ -67,11 +107,9 @@ class LeanLower(Lower):
     def _entry(self, array: Any, index: Any) -> Any:
         """Return the address of an entry of a C-order array, or None if this is not what is indexed."""
         kind, given = self.typeof(array.name), self.typeof(index.name)
+        if not is_place(kind, given):
+            return None
         places = tuple(given) if _is_tuple(given) else (given,)
-        if not isinstance(kind, types.Array) or kind.layout != "C" or kind.ndim != len(places):
-            return None
-        if not all(isinstance(place, types.Integer) for place in places):
-            return None
         header, value = self.loadvar(array.name), self.loadvar(index.name)
         values = cgutils.unpack_tuple(self.builder, value) if _is_tuple(given) else [value]
         lengths = cgutils.unpack_tuple(self.builder, self._field(kind, header, "shape"))

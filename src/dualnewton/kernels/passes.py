@@ -11,7 +11,8 @@
     diagonal(*rows, ends, counter, weights, d, out)  out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
-        H[p] = Σ weight a aᵀ of each part p, on and above the diagonal, by products in the type of ``like``, and Σ weight a
+        H[p] = Σ weight a aᵀ of each part p, on and above the diagonal, by products in the type of ``like``, and Σ weight a;
+        below the diagonal are zeros
     curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
     row_sums(*rows, weights, places, out)            out += Σ weight a, without rows of weight zero; places is a buffer of n + 1
 
@@ -246,7 +247,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
         own, sums = H[part], view(border, part * border.shape[1], d)
         for j in range(d):
             sums[j] = 0.0
-            for k in range(j, d):
+            for k in range(d):
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
             # Rows of positive weight are collected from the start of the buffer, those of negative weight from its end.

@@ -239,6 +239,7 @@ def _lead(typingctx: Any, part: Any, given: Any, words: Any, wanted: Any) -> Any
         kind = conventions.get_function_type(_JOB.return_type, _JOB.args)
         job = ir.Function(builder.module, kind, builder.module.get_unique_name("job"))
         job.linkage = "internal"
+        job.attributes.add("noinline")  # it is called at two places
         inside = ir.IRBuilder(job.append_basic_block("entry"))
         (address,) = conventions.get_arguments(job)
         arguments = inside.load(inside.bitcast(address, place.type))

@@ -157,6 +157,7 @@ def _linear_algebra() -> None:
     team.prepare()
     matrix = np.zeros((1, 1))
     part_sums.totals.prepare(np.zeros(1, dtype=np.int64), 1, 1, matrix, matrix)
+    part_sums.gram_totals.prepare(np.zeros(1, dtype=np.int64), 1, np.zeros((1, 1, 1)), matrix)
     long = np.ones(vectors.LONG)
     vectors.combination(vectors.products([(long, long)]), [long])
     vectors.penalised(*[long] * 4)
