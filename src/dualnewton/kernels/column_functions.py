@@ -4,7 +4,8 @@ They have the parameters of ``row_functions``. Columns of the margins are ``z_ap
 ``kept`` ``kept_apart`` and those of ``factors`` ``factors_apart``, 0 if they are not requested. Offsets, and labels that are
 vectors, have K consecutive numbers for each row.
 
-The rows are processed in blocks of up to ``NUMBERS`` margins, which stay in the first-level cache.
+The rows are processed in blocks of up to ``NUMBERS`` margins, which stay in the first-level cache. They read and write
+slices: with an index that may be negative, as far as the compiler knows, each number would have an address of its own.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ def _read(z, apart, o, low, own):
     """Copy the margins of as many rows as ``own`` has columns, starting at row ``low``, and add their offsets."""
     K, count = own.shape
     for k in range(K):
+        column = z[k * apart + low : k * apart + low + count]
+        offsets = o[low * K + k :: K]
         for i in range(count):
-            own[k, i] = z[k * apart + low + i] + o[(low + i) * K + k]
+            own[k, i] = column[i] + offsets[i]
 
 
 @row_part
@@ -53,8 +56,9 @@ def _write(found, factor, weights, low, apart, out):
     """Copy factor · weight · found to the columns of ``out`` starting at row ``low``, if they are requested."""
     M, count = found.shape
     for k in range(M if apart > 0 else 0):
+        column = out[k * apart + low : k * apart + low + count]
         for i in range(count):
-            out[k * apart + low + i] = factor * weights[i] * found[k, i]
+            column[i] = factor * weights[i] * found[k, i]
 
 
 @_made_of("losses_by_columns")

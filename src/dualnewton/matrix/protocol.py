@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -311,11 +311,19 @@ class Data(Selections, ABC):
         Rows whose weight is no more than ``negligible`` times the mean of their pair may be left out. The other arguments are
         those of :meth:`weighted_gram`.
         """
-        each = ((own, self.active(own > negligible * float(own.mean()))) for own in weights)
-        return coupled(
-            (self.weighted_gram(self.take(own, rows), rows, intercept=intercept, single=single) for own, rows in each),
-            classes,
-        )
+
+        def grams() -> Iterator[np.ndarray]:
+            last, found = weights[0], None
+            for own in weights:
+                # At w = 0 all pairs have the same weights; comparing rows elsewhere would wait for them.
+                same = type(own) is np.ndarray and own[:1] == last[:1] and np.array_equal(own, last)
+                if found is None or not same:
+                    rows = self.active(own > negligible * float(own.mean()))
+                    found = self.weighted_gram(self.take(own, rows), rows, intercept=intercept, single=single)
+                last = own
+                yield found
+
+        return coupled(grams(), classes)
 
     @abstractmethod
     def moments(

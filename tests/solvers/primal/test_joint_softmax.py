@@ -39,6 +39,20 @@ def test_the_matrix_is_the_hessian(storage):
     np.testing.assert_allclose(found.solve(g), np.linalg.solve(whole_hessian(X, p, c, ridge), g), rtol=1e-9)
 
 
+@STORAGES
+def test_pairs_of_classes_with_equal_weights_share_one_sum(storage, monkeypatch):
+    """At w = 0 all pairs do: one product of the rows instead of K(K − 1)/2."""
+    p, c, ridge, counted = np.full((N, K), 1.0 / K), RNG.uniform(0.5, 2.0, N), np.full(D, 0.3), []
+    data = MemoryData(storage(X))
+    monkeypatch.setattr(
+        data, "weighted_gram", lambda *a, **b: counted.append(1) or MemoryData.weighted_gram(data, *a, **b)
+    )
+    found = hessian_of(data, ridge).at((c[:, None] * pair_products(p)).T, N, np.random.default_rng(0))
+    g = RNG.standard_normal(K * D)
+    np.testing.assert_allclose(found.solve(g), np.linalg.solve(whole_hessian(X, p, c, ridge), g), rtol=1e-9)
+    assert len(counted) == 1
+
+
 def test_intercepts_are_moved_apart_but_never_together():
     p, ridge = probabilities(RNG.standard_normal((N, K)))[0], np.append(np.full(D, 0.3), 0.0)
     found = hessian_of(MemoryData(X), ridge).at(pair_products(p).T, N, np.random.default_rng(0))
