@@ -55,6 +55,13 @@ def test_a_fit_takes_it_and_its_certificate_meets_the_tolerance(storage, monkeyp
     assert len(seen) == 3, "every fit is one call"
 
 
+@pytest.mark.parametrize("d", [1, 2])
+def test_one_or_two_features_are_planned_and_solved(d):
+    own = problem(X[:, :d], fit_intercept=True)
+    assert small_plan(own, "auto", "auto").passes > 0
+    assert dn.solve(own, tol=1e-6).certificate.relative_gap <= 1e-6
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_tolerance_of_zero_ends_at_rounding(seed):
     rng = np.random.default_rng(seed)
