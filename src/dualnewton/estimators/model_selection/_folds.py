@@ -42,7 +42,9 @@ class Folds:
                     f"only zeros in split {k}"
                 )
         counts = np.empty((len(pairs), n))
-        for own, (train, _) in zip(counts, pairs, strict=True):  # another array of all folds would take longer than the counts
+        for own, (train, _) in zip(
+            counts, pairs, strict=True
+        ):  # another array of all folds would take longer than the counts
             own[:] = np.bincount(train, minlength=n)
         return cls(counts, [test for _, test in pairs])
 
