@@ -174,10 +174,11 @@ class Search:
         roots, spread = np.sqrt(self.errors), DOUBT * np.sqrt(2.0 * self.gaps)
         low, high = np.square(np.maximum(roots - spread, 0.0)), np.square(roots + spread)
         close = low.mean(axis=2) <= high.mean(axis=2).min()
-        rough = np.any(self.gaps > OPEN * np.square(roots), axis=2)
-        for place, (scored, _) in self.found.items():
-            rough[place] &= scored.starts is not None
-        return close & rough if np.count_nonzero(close) > 1 else np.zeros_like(close)
+        if np.count_nonzero(close) <= 1:
+            return np.zeros_like(close)
+        able = [self.found[place][0].starts is not None for place in np.ndindex(close.shape)]
+        rough = np.any(self.gaps > OPEN * np.square(roots), axis=2) & np.reshape(able, close.shape)
+        return close & rough
 
     def choice(self, ends: np.ndarray, scoring: str, reason: str, *, with_ratio: bool) -> choice.ChoiceCertificate:
         """Return the certificate of the choice, given bounds on the scores, which are the negative errors, of exact fits."""
