@@ -55,14 +55,14 @@ def _sweeps(H, slopes, v, ridge, threshold, lower, upper, limit, goal):
                 count += 1
         largest = 0.0
         for place in range(count):
-            j = visited[place]
-            new = _best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j])
-            change = new - v[j]
-            if abs(change) * (H[j, j] + ridge[j]) > NOTHING * goal:
-                v[j] = new
+            i = np.uintp(visited[place])  # unsigned, since a negative place would count from the end
+            new = _best(H[i, i], ridge[i], slopes[i], v[i], threshold[i], lower[i], upper[i])
+            change = new - v[i]
+            if abs(change) * (H[i, i] + ridge[i]) > NOTHING * goal:
+                v[i] = new
                 for k in range(v.size):
-                    slopes[k] += change * H[j, k]
-                largest = most(largest, abs(change) * (H[j, j] + ridge[j]))
+                    slopes[k] += change * H[i, k]
+                largest = most(largest, abs(change) * (H[i, i] + ridge[i]))
         if largest <= goal:
             ended = True
             break
@@ -268,8 +268,15 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper, lapack, free):
 @lean_call
 def _has_ended(along, squares, s, v, ridge, threshold, lower, upper, goal):
     """Whether no violation exceeds the goal, or the relative gap is at most the goal as a fraction of the largest threshold."""
-    if _largest_violation(s, v, ridge, threshold, lower, upper) <= goal:
+    beyond = (
+        0  # a number, since LLVM works on several features at once in such a sum, not in the largest of some numbers
+    )
+    for j in range(v.size):
+        beyond += violation(s[j] + ridge[j] * v[j], v[j], threshold[j], lower[j], upper[j]) > goal
+    if beyond == 0:
         return True
+    if np.isnan(squares):
+        return False
     largest = 0.0
     for j in range(v.size):
         largest = most(largest, threshold[j])

@@ -45,7 +45,7 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
         if a.ndim == 1:
             return X.T @ a
         rows = np.ascontiguousarray(a.T)
-        return (np.stack([row @ X for row in rows]) if len(rows) <= FEW else rows @ X).T
+        return (np.array([row @ X for row in rows]) if len(rows) <= FEW else rows @ X).T
     return sum((transposed(rows) @ a[part] for part, rows in widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
 
 

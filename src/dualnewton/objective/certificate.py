@@ -59,13 +59,11 @@ class Certificate:
         found = [object.__new__(cls) for _ in range(primal.size)]
         for each, own_primal, own_dual in zip(found, primal.tolist(), dual.tolist(), strict=True):
             own = vars(each)
-            own["primal"], own["dual"], own["rounding"], own["reach"], own["parts"] = (
+            own["primal"], own["dual"], own["rounding"] = (
                 own_primal,
                 own_dual,
                 rounding,
-                math.inf,
-                (),
-            )
+            )  # the others have their defaults
         return found
 
     @classmethod

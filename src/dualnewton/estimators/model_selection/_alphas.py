@@ -82,6 +82,7 @@ class Search:
         self.errors = np.empty((len(ratios), len(grids[0]), len(folds)))
         # Certificates and statuses of the models, and their gaps with the rounding errors of these.
         self.outcomes, self.gaps = np.empty(self.errors.shape, dtype=object), np.empty(self.errors.shape)
+        self.met = np.zeros(self.errors.shape, dtype=bool)  # where a gap is far below the tolerance
         self.best, self.least = (0, 0), np.inf  # first index with the least mean error over the folds, and this error
 
     def final(self) -> list[Result]:
@@ -116,6 +117,7 @@ class Search:
         proofs = [outcome.certificate for of_folds in scored.outcomes for outcome in of_folds]
         primal, dual = np.array([(proof.primal, proof.dual) for proof in proofs]).T
         self.gaps[r, places] = gaps_of(primal, dual).reshape(scored.errors.shape)
+        self.met[r, places] = (primal - dual < 0.5 * self.session.tol * np.abs(primal)).reshape(scored.errors.shape)
         self.found |= {(r, place): (scored, k) for k, place in enumerate(places)}
         means = scored.errors.mean(axis=1)
         least = int(np.argmin(np.where(np.isnan(means), np.inf, means)))
@@ -172,9 +174,11 @@ class Search:
         roots, spread = np.sqrt(self.errors), DOUBT * np.sqrt(2.0 * self.gaps)
         low, high = np.square(np.maximum(roots - spread, 0.0)), np.square(roots + spread)
         close = low.mean(axis=2) <= high.mean(axis=2).min()
+        if np.count_nonzero(close) <= 1:
+            return np.zeros_like(close)
         able = [self.found[place][0].starts is not None for place in np.ndindex(close.shape)]
         rough = np.any(self.gaps > OPEN * np.square(roots), axis=2) & np.reshape(able, close.shape)
-        return close & rough if np.count_nonzero(close) > 1 else np.zeros_like(close)
+        return close & rough
 
     def choice(self, ends: np.ndarray, scoring: str, reason: str, *, with_ratio: bool) -> choice.ChoiceCertificate:
         """Return the certificate of the choice, given bounds on the scores, which are the negative errors, of exact fits."""
@@ -264,6 +268,8 @@ class AlphaSearch(CrossValidated):
         if proof is not None:
             self.choice_certificate_ = proof
         self._adopt(data, final)
+        if search.met.all() and all(result.certificate.relative_gap <= self.tol for result in final):
+            return  # asking hundreds of certificates for their gaps takes longer
         named = [f"alpha = {alpha:.3g}" for alpha in np.concatenate(grids).tolist()]
         names = [f"alpha = {self.alpha_:.3g}"] * len(final) + [name for name in named for _ in range(len(folds))]
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)

@@ -41,10 +41,12 @@ class Folds:
                     "sample_weight must be positive for at least one training row and one test row of each split, got "
                     f"only zeros in split {k}"
                 )
-        return cls(
-            np.stack([np.bincount(train, minlength=n) for train, _ in pairs]).astype(np.float64),
-            [test for _, test in pairs],
-        )
+        counts = np.empty((len(pairs), n))
+        for own, (train, _) in zip(
+            counts, pairs, strict=True
+        ):  # another array of all folds would take longer than the counts
+            own[:] = np.bincount(train, minlength=n)
+        return cls(counts, [test for _, test in pairs])
 
     def __len__(self) -> int:
         return len(self.tests)
