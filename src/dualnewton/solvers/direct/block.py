@@ -105,7 +105,7 @@ class Block:
 
 def weighted_sums(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return Rᵀ rows for weights R of shape (n, K), by products with vectors where K is small and the rows are not."""
-    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW and rows.size > CACHED else R.T.dot(rows)
+    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW and rows.size > CACHED else R.T @ rows
 
 
 class Found(NamedTuple):
