@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.svm import SVC
 
 import dualnewton as dn
@@ -120,6 +120,22 @@ def test_examples_that_are_decided_are_left_out(monkeypatch):
         assert certificate.relative_gap <= 1e-6
         assert sizes[0] == np.count_nonzero(weights)
         assert sizes[-1] <= USUAL.undecided_share * sizes[0]
+
+
+def test_decided_examples_are_left_out_early_where_many_remain(monkeypatch):
+    """The gap of separable classes is many times the objective for most of the steps, which took all examples."""
+    sizes, advance = [], interior_search.Search.advance
+
+    def counted(self, **options):
+        sizes.append(len(self.terms.least))
+        return advance(self, **options)
+
+    monkeypatch.setattr(interior_search.Search, "advance", counted)
+    X, y = load_breast_cancer(return_X_y=True)
+    model = dn.LinearSVC(loss="hinge").fit(X, y)
+    assert model.certificate_.relative_gap <= model.tol
+    assert sizes.count(len(X)) <= 6  # 16 before
+    assert len(sizes) <= 14  # 21 before
 
 
 @pytest.mark.parametrize("decided", [0.45, 0.25])
