@@ -216,11 +216,13 @@ class Facts:
         return samples + (self.sampled_passes(sizes[-1]) + tuning.certificate_passes) * self.data_pass
 
     def _sample_cost(self, size: int, steps: float) -> float:
-        """The cost of a number of Newton steps on a sample: a pass and a matrix each."""
+        """The cost of copying the rows of a sample, and of a number of Newton steps on it: a pass and a matrix each."""
         costs, K, call = self.costs, self.classes, self.tuning.rates.call
         products = costs.outer(size, size / costs.n * costs.pairs)[0] * (1 if K == 1 else K * (K - 1) / 2)
-        pass_ = call + size / costs.n * (self.data_pass - call)
-        return steps * (pass_ + call + products + costs.factor(K * (costs.d + 1)))
+        pass_ = size / costs.n * (self.data_pass - call)
+        return self.tuning.sample_copy * pass_ + steps * (
+            pass_ + 2.0 * call + products + costs.factor(K * (costs.d + 1))
+        )
 
     def sampled_passes(self, size: int) -> float:
         """Predict the passes from the solution on a sample: an evaluation, and steps whose speed is that of a sketch."""

@@ -275,6 +275,9 @@ class Tuning(Crossovers):
     sample_rows: int = 64
     sample_growth: int = 4
     sample_share: float = 1.0 / 8.0
+    # Time of copying the rows of a sample, as a multiple of a pass over them: 3 for 26,000 rows of 100 features, 9 for 103,000,
+    # whose copy is in memory that is new to the process.
+    sample_copy: float = 4.0
     # For proximal Newton steps: least number of rows of a sample per coefficient in use (with fewer, hardly a step on all rows is
     # saved), and the number of calls of a pass that take as long as those of a step (0.6 ms).
     fewest_sample_rows: float = 16.0
