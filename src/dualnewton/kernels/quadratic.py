@@ -268,9 +268,8 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper, lapack, free):
 @lean_call
 def _has_ended(along, squares, s, v, ridge, threshold, lower, upper, goal):
     """Whether no violation exceeds the goal, or the relative gap is at most the goal as a fraction of the largest threshold."""
-    beyond = (
-        0  # a number, since LLVM works on several features at once in such a sum, not in the largest of some numbers
-    )
+    # LLVM works on several features at once in such a sum, not in the largest of some numbers.
+    beyond = 0
     for j in range(v.size):
         beyond += violation(s[j] + ridge[j] * v[j], v[j], threshold[j], lower[j], upper[j]) > goal
     if beyond == 0:

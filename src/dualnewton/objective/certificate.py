@@ -59,11 +59,8 @@ class Certificate:
         found = [object.__new__(cls) for _ in range(primal.size)]
         for each, own_primal, own_dual in zip(found, primal.tolist(), dual.tolist(), strict=True):
             own = vars(each)
-            own["primal"], own["dual"], own["rounding"] = (
-                own_primal,
-                own_dual,
-                rounding,
-            )  # the others have their defaults
+            # The other fields have their defaults, which are those of the class.
+            own["primal"], own["dual"], own["rounding"] = own_primal, own_dual, rounding
         return found
 
     @classmethod

@@ -42,9 +42,8 @@ class Folds:
                     f"only zeros in split {k}"
                 )
         counts = np.empty((len(pairs), n))
-        for own, (train, _) in zip(
-            counts, pairs, strict=True
-        ):  # another array of all folds would take longer than the counts
+        # Counts of all folds in one array at first, and copied as floats, would take longer than the counting.
+        for own, (train, _) in zip(counts, pairs, strict=True):
             own[:] = np.bincount(train, minlength=n)
         return cls(counts, [test for _, test in pairs])
 
