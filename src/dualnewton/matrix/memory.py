@@ -319,8 +319,9 @@ class MemoryData(Data):
         """Yield pieces of the rows, or all rows at once unless ``expanded``, for sums of outer products."""
         consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
         # Use at least d rows at a time: with fewer, the traffic of updating the sum would exceed that of reading the rows.
-        step = max(self.d, SQUARED_BYTES // (8 * self.d)) if expanded else max(indices.size, 1)
-        step = -(-indices.size // max(1, round(indices.size / step)))  # a small last piece would cost as many calls
+        size, step = max(indices.size, 1), max(self.d, SQUARED_BYTES // (8 * self.d))
+        # Pieces of equal sizes, since a small last one costs as many calls.
+        step = -(-size // max(1, round(size / step))) if expanded else size
         for some in _pieces(indices.size, step):
             # Consecutive rows are used as a view: a copy takes as long as the product.
             yield (

@@ -49,6 +49,8 @@ class Stretch:
     @classmethod
     def joined(cls, parts: Sequence[Stretch]) -> Stretch:
         """Return the models of several stretches, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(np.concatenate([part.W for part in parts]), np.concatenate([part.b for part in parts]))
 
 
@@ -255,6 +257,21 @@ class FromMoments(Paths):
         found = minima_along(self.H, self._targets, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
         self._move_to(found[-1])
         return found
+
+    def along(
+        self,
+        penalties: Sequence[Penalty],
+        goals: Sequence[float],
+        is_over: Callable[[], bool] = lambda: False,
+        start: np.ndarray | None = None,
+    ) -> Iterator[Stretch]:
+        """Yield the models of all penalties at once; nothing is left outside, so that no gradient is computed."""
+        start, targets = (
+            np.zeros(self.cross.shape) if start is None else start,
+            (self.cross, np.full(len(self.H), np.nan)),
+        )
+        found = minima_along(self.H, targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+        yield Stretch(found, self.intercepts(found))
 
     def intercepts(self, V: np.ndarray) -> np.ndarray:
         return np.asarray(self.target_mean - np.einsum("afj,fj->af", V, self.mean))
