@@ -155,7 +155,7 @@ def _with_passes(plan: Plan, problem: Any, tuning: Tuning) -> Plan:
     K, d = problem.columns, min(problem.n, problem.d)  # coordinates of the span of fewer examples than features
     whole = K * d <= tuning.one_block_features and problem.n * d * (K * (K - 1) // 2) <= tuning.direct_entries
     separate = tuning.class_passes + round(d / tuning.class_hessian)
-    joint = max(1, round(0.5 * (K - 1) * d / tuning.joint_hessian))
+    joint = max(tuning.joint_passes, round(0.5 * (K - 1) * d / tuning.joint_hessian))
     return replace(plan, passes=joint if whole else separate, whole=whole)
 
 

@@ -106,10 +106,12 @@ class Tuning(Crossovers):
     class_newton: int = 128
     class_rows: int = 1024
     # Softmax computes new Hessians of single classes where they are expected to save more than ``class_passes`` passes and one
-    # for each ``class_hessian`` features, and the joint one of all K classes for more than (K − 1)/2 for each ``joint_hessian``.
-    # That takes 0.94 of the time of 5 passes and 8 features for it, too (35 tables of 250 to 3000 rows, 7 to 70 features, K ≤ 5).
+    # for each ``class_hessian`` features, and the joint one of all K classes for more than (K − 1)/2 for each ``joint_hessian``,
+    # and at least ``joint_passes``. That takes 0.94 of the time of 5 passes and 8 features for it, too (35 tables of 250 to 3000
+    # rows, 7 to 70 features, K = 3 or 5).
     class_passes: int = 5
     class_hessian: float = 8.0
+    joint_passes: int = 3
     joint_hessian: float = 3.0
     # Least share of the pairs of entries in a row that are stored, for which sums of products over dense rows cost less.
     dense_pairs: float = 0.02
