@@ -34,7 +34,6 @@ STRONG = 0.8
 """Features outside whose slope is at least twice the threshold less the last threshold are gathered beforehand (the sequential
 strong rule), but none with a slope below this fraction of the threshold: few of them become nonzero."""
 
-
 ENOUGH = 0.1
 """Fraction of the largest violation outside that a solution may leave inside, since the next one is over more features."""
 
@@ -49,9 +48,8 @@ class Stretch:
     @classmethod
     def joined(cls, parts: Sequence[Stretch]) -> Stretch:
         """Return the models of several stretches, one after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(np.concatenate([part.W for part in parts]), np.concatenate([part.b for part in parts]))
+        each = ([getattr(part, name) for part in parts] for name in ("W", "b"))
+        return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, each))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +182,8 @@ class Paths(ABC):
         go on, their successor does; without one, the last models are missing.
         """
         self.begin(start)
-        self.by_gap = False
         # Features that the models near a start use have mostly been gathered.
-        self.ahead = 1 if start is None else AHEAD
-        done = 0
+        self.by_gap, self.ahead, done = False, 1 if start is None else AHEAD, 0
         while done < len(penalties) and (found := self.advance(penalties[done:], goals[done:], is_over)) is not None:
             W = np.zeros((*found.shape[:2], self.gradient.shape[1]))
             W[:, :, self.inside] = found
