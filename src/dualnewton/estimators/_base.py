@@ -425,6 +425,8 @@ def scored(score: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
 
 def stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the models as rows, and their intercepts: the same for one problem per class and for one with all classes."""
+    if len(results) == 1 and type(results[0].intercept) is np.ndarray:  # all outputs or classes are one problem
+        return results[0].w.astype(dtype, order="C"), results[0].intercept.astype(dtype)
     coef = np.array([result.w for result in results], dtype)
     return coef.reshape(-1, coef.shape[-1]), np.array([result.intercept for result in results], dtype).reshape(-1)
 

@@ -66,8 +66,8 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
         self.coef_, intercept = stacked(results, data.X.dtype)
         self.intercept_ = intercept if self.fit_intercept else 0.0  # a number, as in scikit-learn
         self.dual_coef_ = self.dual_coef_.reshape(len(data.y), -1)
-        self.dual_gap_ = float(sum(result.certificate.gap for result in results))
-        self.eps_ = self.tol * float(sum(abs(result.certificate.primal) for result in results))
+        self.dual_gap_ = sum([result.certificate.gap for result in results])
+        self.eps_ = self.tol * sum([abs(result.certificate.primal) for result in results])
         self.n_iter_ = max(self.n_iter_.tolist())
 
     @property

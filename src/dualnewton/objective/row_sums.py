@@ -353,6 +353,12 @@ class LabelSums(NamedTuple):
 
 def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
     """Return the sums over labels, weights and offsets."""
+    y = rows.y
+    if rows.c is rows.o is None and type(y) is np.ndarray and len(y) <= BLOCK:  # small fits
+        n, own = float(len(y)), loss.label_sizes(y)
+        square = float(product(own, own))
+        if (at_zero := loss.sizes_at_zero(n, square)) is not None:
+            return LabelSums(n, n, 1.0, square, square, at_zero, loss.shortfall(y, None), 0.0)
     heaviest = 1.0 if rows.c is None else float(rows.c.max())
     weight, squared, *others = map(float, summed(_label_sums, *rows, loss))
     return LabelSums(weight, squared, heaviest, *others)

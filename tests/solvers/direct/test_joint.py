@@ -12,7 +12,7 @@ from dualnewton import losses, regularizers
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.deadline import NEVER
-from dualnewton.solvers.direct import joint
+from dualnewton.solvers.direct import joint, joint_points
 from dualnewton.solvers.direct.block import Block, Limits
 from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, _Newton, minimise
@@ -102,9 +102,9 @@ def test_degenerate_data_are_certified_without_warnings(X, Y, ratio, share):
 @pytest.mark.parametrize(("factorised", "by_features"), [(1, False), (1, True), (1000, False)])
 def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, by_features, monkeypatch):
     sizes = Crossovers(factorised_unknowns=factorised)
-    monkeypatch.setattr(joint, "INEXACT", 1e-12)
+    monkeypatch.setattr(joint_points, "INEXACT", 1e-12)
     if not by_features:
-        monkeypatch.setattr(joint, "solved_by_factors", lambda *_: None)
+        monkeypatch.setattr(joint_points, "solved_by_factors", lambda *_: None)
     rng = np.random.default_rng(0)
     K, m = 3, 6
     A, units, right = rng.standard_normal((20, m)), rng.standard_normal((K, m)), rng.standard_normal((K, m))
@@ -115,7 +115,7 @@ def test_all_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorise
         rows = np.arange(K) * m + j
         M[np.ix_(rows, rows)] -= bend[j] * np.outer(units[:, j], units[:, j])
     expected = np.linalg.solve(M, right.ravel()).reshape(K, m)
-    way = joint._direction(H, ridge + bend, bend, units, right, sizes)
+    way = joint_points._direction(H, ridge + bend, bend, units, right, sizes)
     np.testing.assert_allclose(way, expected, rtol=1e-8)
 
 
@@ -255,6 +255,30 @@ def test_steps_in_the_norms_suffice(share, ratio, monkeypatch):
         assert len(steps) <= 16
 
 
+@pytest.mark.parametrize("m", [1, 5, 12])
+def test_features_that_the_strongest_explains_start_at_zero(m):
+    model = norm_model(m, ridge=0.0)
+    own, threshold = own_of(model), model.penalty.threshold
+    beyond = np.maximum(np.linalg.norm(model.q, axis=0) - threshold, 0.0)
+    i, W = int(beyond.argmax()), np.zeros(model.q.shape)
+    W[:, i] = model.q[:, i] / np.linalg.norm(model.q[:, i]) * beyond[i] / own[i, i]
+    kept = (np.linalg.norm(model.q - W @ own, axis=0) > threshold) | (np.arange(m) == i)
+    np.testing.assert_allclose(model.norms_beside_strongest(beyond), kept * beyond / np.diag(own), rtol=1e-12)
+
+
+def test_features_that_the_strongest_explains_take_no_steps(monkeypatch):
+    """Steps are needed if all features beyond their thresholds start as if they did not depend on each other."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 1)) + 0.3 * rng.standard_normal((200, 6))
+    Y = X[:, :1] * [1.0, 2.0] + 0.1 * rng.standard_normal((200, 2))
+    steps, stepped = [], joint.NormModel.stepped
+    monkeypatch.setattr(joint.NormModel, "stepped", lambda *args, **rest: steps.append(1) or stepped(*args, **rest))
+    model = dn.MultiTaskLasso(0.5 * strongest(X, Y)).fit(X, Y)
+    assert np.count_nonzero(model.coef_.any(axis=0)) == 1
+    assert model.certificate_.relative_gap <= 1e-4
+    assert not steps
+
+
 @pytest.mark.parametrize("ratio", [0.9, 0.5])
 def test_the_gap_says_when_a_point_is_good_enough(ratio, monkeypatch):
     """The gap may be small long before the violations are: fewer steps are taken than these ask for, and the tolerance is met."""
@@ -323,13 +347,13 @@ def test_interior_points_end_where_thresholds_are_tiny_and_features_many(shape, 
 
 
 def test_newton_steps_of_a_proximal_step_reach_its_optimality_conditions(monkeypatch):
-    monkeypatch.setattr(joint, "SHARPER", 1e-9)
-    monkeypatch.setattr(joint, "MOST_NEWTON", 8)  # enough for steps that converge quadratically
+    monkeypatch.setattr(joint_points, "SHARPER", 1e-9)
+    monkeypatch.setattr(joint_points, "MOST_NEWTON", 8)  # enough for steps that converge quadratically
     rng = np.random.default_rng(3)
     A, center = rng.standard_normal((30, 5)), rng.standard_normal((2, 5))
     H, q, kappa = A.T @ A, 10.0 * rng.standard_normal((2, 5)), np.full(5, 2.0)
     penalty = JointPenalty(np.full(5, 0.1), np.full(5, 4.0))
-    W = joint.proximal_point(H, q, center, penalty, kappa, np.inf)
+    W = joint_points.proximal_point(H, q, center, penalty, kappa, np.inf)
     assert penalty.violations(W, W @ H - q + kappa * (W - center)).max() <= 1e-8
 
 
@@ -371,10 +395,10 @@ def test_a_ridge_and_more_features_than_rows_are_left_to_coordinate_descent_if_m
 
 def test_conjugate_gradients_end_at_a_flat_direction(monkeypatch):
     """At features that depend on each other, a norm is linear along its own unit vector, and the matrix is zero there."""
-    monkeypatch.setattr(joint, "solved_by_factors", lambda *_: None)
+    monkeypatch.setattr(joint_points, "solved_by_factors", lambda *_: None)
     bend, units = np.ones(3), np.tile([[1.0], [0.0]], 3)
     sizes = Crossovers(factorised_unknowns=1)
-    assert not joint._direction(np.zeros((3, 3)), bend, bend, units, units.copy(), sizes).any()
+    assert not joint_points._direction(np.zeros((3, 3)), bend, bend, units, units.copy(), sizes).any()
     newton = _Newton(np.zeros((3, 3)), JointPenalty(np.zeros(3), bend), units)
     assert not newton._by_products(newton.units.copy(), NEVER).any()
 

@@ -24,33 +24,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.matrix.factors import factorised, solved
-from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.base import largest
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct.active_set import (
-    FALL,
-    FIRST,
-    HALVINGS,
-    LAST,
-    MOST_NEWTON,
-    MOST_PROXIMAL,
-    SHARPER,
-    solution,
-)
+from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
+from dualnewton.solvers.direct.joint_points import IDLE, IN_VAIN, by_proximal_points
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, features_to_add
 from dualnewton.solvers.prox.gaps import value_and_gap
-from dualnewton.solvers.prox.joint_subproblem import JointPenalty, solved_by_factors
-
-PRODUCTS, INEXACT = 30, 1e-2
-"""Conjugate gradient steps at most, and the fraction of the residual at which they stop."""
-
-ROUNDING = 1e-15
-"""Relative change of the model that is rounding."""
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty
 
 CLOSE = 0.03
 """Violation, as a fraction of the threshold, from which on the gap is computed: it may be small long before the violation is."""
@@ -58,20 +42,12 @@ CLOSE = 0.03
 WORSE = 2.0
 """Multiple of the least violation so far above which a step has raised it."""
 
-IN_VAIN, IDLE = 12, 2
-"""Consecutive steps that leave more than half of the least violation, after which other steps are used: after a raised violation
-each step leaves about two thirds of it. A step that neither raises nor halves it counts as two: rounding may be reached."""
-
 SMALL = 16
 """Number of features up to which the system of all is solved where some norms are zero: taking the others would take longer."""
 
 KEPT = 0.1
 """Least fraction of each norm that remains after such a step: if many became zero at once, and nonzero again, steps might
 cycle."""
-
-RISE = 1e-9
-"""Rise of the objective, as a fraction of it, above which a proximal step has failed."""
-
 
 MOST_STEPS, BOUNDARY = 60, 0.99
 """Interior-point steps at most, and the part of the longest step that keeps the norms and multipliers positive."""
@@ -180,6 +156,8 @@ def minimum(
     norms do not meet the goal, other steps follow only if ``persists``.
 
     Features that are zero get the norm at which each alone would be best, given how far their slopes are beyond their thresholds.
+    At V = 0 and without a ridge the steps start without those that the strongest explains; if the violation is then not halved at
+    each step, they start again with all.
     The other norms move by the Newton step for
     1/‖Z_j‖ = 1, which is exact for features that do not depend on each other (as 1/‖W‖ is for the radius of a trust region: Moré
     and Sorensen 1983). Where a step has raised the largest violation, the next one is the Newton step of ψ.
@@ -190,10 +168,12 @@ def minimum(
         q = V @ H - slopes
         constant -= 0.5 * float(np.vdot(V, slopes - q))
     model = NormModel.of(H, q, penalty)
-    norms = beyond / model.single
+    norms, alone = beyond / model.single, None
     if starts:
         sizes = feature_norms(V)
         norms = np.where(sizes > 0.0, sizes, norms)
+    elif np.count_nonzero(norms) > 1 and not np.count_nonzero(penalty.ridge):
+        norms, alone = model.norms_beside_strongest(beyond), norms
     best, least, in_vain = None, np.inf, 0
     while in_vain < IN_VAIN:
         at = model.at(norms)
@@ -204,6 +184,9 @@ def minimum(
             best, least = at, left
         if left <= goal.violation or time.perf_counter() > deadline:
             break
+        if in_vain and alone is not None:
+            norms, alone, best, least, in_vain = alone, None, None, np.inf, 0
+            continue
         if left <= goal.close:
             W = at.model()
             value, gap = model.value_and_gap(at, W, constant)
@@ -282,6 +265,18 @@ class NormModel(NamedTuple):
         lengths = feature_norms((self.q - (Z * nu).dot(rows)) / whole if some else Z)
         return AtNorms(norms, used, Z, N, lengths, whole * lengths - whole)
 
+    def norms_beside_strongest(self, beyond: np.ndarray) -> np.ndarray:
+        """Return the norm at which each feature alone would be best, and 0 for those whose slopes the model of the strongest
+        alone brings within their thresholds; without a ridge, given how far the slopes at W = 0 are beyond the thresholds.
+        """
+        i, K, threshold = beyond.argmax(), len(self.q), self.penalty.threshold
+        norms = beyond / self.single
+        own = self.q[:, i] * (norms[i] / (beyond[i] + threshold[i]))
+        explained = feature_norms(self.q - own[:, None] * self.right[K + i]) <= threshold
+        explained[i] = False
+        norms[explained] = 0.0
+        return norms
+
     def value_and_gap(self, at: AtNorms, W: np.ndarray, constant: float) -> tuple[float, float]:
         """Return n P and n(P − D) at W, the model for these norms, given the losses at W = 0.
 
@@ -335,122 +330,6 @@ def _gesv() -> Any:
     from scipy.linalg.lapack import dgesv
 
     return dgesv
-
-
-def by_proximal_points(
-    H: np.ndarray,
-    q: np.ndarray,
-    V: np.ndarray,
-    penalty: JointPenalty,
-    goal: float,
-    deadline: float,
-    crossovers: Crossovers = USUAL,
-) -> tuple[np.ndarray, bool]:
-    """Take the proximal point steps of ``active_set.py``, for features whose coefficients are vectors; they converge for any H.
-
-    Return the point with the least violation, and whether this is at most ``goal``. The weights κ fall from step to step: a
-    violation that is not halved says little before they have reached their end. Where they are so small that the Newton steps of
-    a proximal step fail, the objective rises.
-    """
-    part, best, least, in_vain, lowest = FIRST, V, np.inf, 0, np.inf
-    for _ in range(MOST_PROXIMAL):
-        V = proximal_point(H, q, V, penalty, part * H.diagonal(), deadline, crossovers)
-        slopes = V @ H - q
-        value = 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)
-        if not value <= lowest + RISE * abs(lowest):
-            break
-        left = largest(penalty.violations(V, slopes))
-        in_vain = 0 if left < 0.5 * least or part > LAST else in_vain + 1
-        if left < least:
-            best, least = V, left
-        if left <= goal or in_vain > IN_VAIN or time.perf_counter() > deadline:
-            break
-        part, lowest = max(part * FALL, LAST), value
-    return best, least <= goal
-
-
-def proximal_point(
-    H: np.ndarray,
-    q: np.ndarray,
-    V: np.ndarray,
-    penalty: JointPenalty,
-    kappa: np.ndarray,
-    deadline: float,
-    crossovers: Crossovers = USUAL,
-) -> np.ndarray:
-    """Return about the minimum of the model plus ½ Σ_j κ_j ‖W_j − V_j‖² over W, by semismooth Newton steps.
-
-    The derivative of the shortened U_j/total_j is ((1 − t)I + t uuᵀ)/total_j, where t = threshold_j/‖U_j‖ and u = U_j/‖U_j‖; its
-    inverse is total_j (aI − (a − 1)uuᵀ), where a = 1/(1 − t).
-    """
-    center, total = kappa * V, penalty.ridge + kappa
-    total = np.where(total > 0.0, total, 1.0)
-    p, eta, start = V, V @ H - q, V
-
-    def shortened_at(eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return W, and U with the norms of its features."""
-        U = center - eta
-        norms = feature_norms(U)
-        divisors = np.where(norms > 0.0, norms, 1.0)
-        return U * (np.maximum(1.0 - penalty.threshold / divisors, 0.0) / total), U, divisors
-
-    W, U, norms = shortened_at(eta)
-    for _ in range(MOST_NEWTON):
-        e = W - p
-        He = e @ H
-        size = float(np.vdot(e, He))
-        moved_by = float(np.square(feature_norms(W - start)) @ kappa)
-        if size <= SHARPER**2 * moved_by or size <= 0.0 or time.perf_counter() > deadline:
-            break
-        free, way = (norms > penalty.threshold).nonzero()[0], e.copy()
-        if free.size:
-            length, own = norms.take(free), total.take(free)
-            stretched = own * length / (length - penalty.threshold.take(free))
-            square = H.take(free, axis=0).take(free, axis=1)
-            units, left = U.take(free, axis=1) / length, -He.take(free, axis=1)
-            way[:, free] += _direction(square, stretched, stretched - own, units, left, crossovers)
-        bent, t = way @ H, 1.0
-        slope, here = -float(np.vdot(way, He)), 0.5 * float(np.square(feature_norms(W)) @ total)
-        linear, curved = float(np.vdot(p, bent)), float(np.vdot(way, bent))
-        for _ in range(HALVINGS):
-            new, U, norms = shortened_at(eta + t * bent)
-            growth = t * linear + 0.5 * t * t * curved + 0.5 * float(np.square(feature_norms(new)) @ total) - here
-            if growth <= 1e-4 * t * slope + ROUNDING * here:
-                break
-            t *= 0.5
-        p, eta, W = p + t * way, eta + t * bent, new
-    return W
-
-
-def _direction(
-    H: np.ndarray,
-    added: np.ndarray,
-    bend: np.ndarray,
-    units: np.ndarray,
-    right: np.ndarray,
-    sizes: Crossovers,
-) -> np.ndarray:
-    """Return M⁻¹ right for M = I ⊗ (H + D(added)) less bend_j u_j u_jᵀ for each feature j, with unit vectors u_j.
-
-    Where M is large and Woodbury's formula fails, the first part alone, whose factor has the size of H, is the preconditioner of
-    conjugate gradients.
-    """
-    K, m = right.shape
-    if K * m <= sizes.factorised_unknowns:
-        first, M = H.copy(), np.zeros((K, m, K, m))
-        first.ravel()[:: m + 1] += added
-        np.einsum("kikj->kij", M)[...] = first
-        # The entries that couple the columns of each feature.
-        np.einsum("kjlj->klj", M)[...] -= (bend * units)[:, None] * units
-        return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
-    if (found := solved_by_factors(H, added, bend, units, right)) is not None:
-        return found
-
-    def times(way: np.ndarray) -> np.ndarray:
-        return way @ H + added * way - bend * np.einsum("kj,kj->j", units, way) * units
-
-    factor = factorised(H.copy(), added)
-    return conjugate_gradients(times, right, lambda r: solved(factor, r.T).T, fraction=INEXACT, most=PRODUCTS)[0]
 
 
 def by_interior_points(
