@@ -88,6 +88,17 @@ def test_squared_norms(stored):
     assert_same(linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_row_scores(form):
+    scale = np.linspace(0.5, 2.0, dense_data().shape[1])
+    for dtype in (np.float64, np.float32):
+        X = dense_data().astype(dtype)
+        assert_same(linear.row_scores(form(X), scale), X.astype(float) ** 2 @ scale)
+        assert_same(
+            linear.row_scores(form(X), np.broadcast_to(0.3, X.shape[1])), 0.3 * (X.astype(float) ** 2).sum(axis=1)
+        )
+
+
 @pytest.mark.parametrize("indices", [[3], [5, 0, 22], [4], [], [2, 2]], ids=str)
 def test_take_rows(stored, indices):
     indices = np.array(indices, dtype=np.int64)

@@ -261,6 +261,13 @@ def squared_norms(X: Matrix) -> np.ndarray:
     return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
+def row_scores(X: Matrix, scale: np.ndarray) -> np.ndarray:
+    """Σ_j scale_j x_ij² of each row, without a copy of dense rows: the memory of a large one is new to the process, and slow."""
+    if is_sparse(X):
+        return np.asarray(squared(X) @ scale)
+    return np.asarray(np.einsum("ij,ij,j->i", X, X, scale, dtype=np.float64))
+
+
 def with_constant(X: Matrix, value: float) -> Matrix:
     """Return X with a constant column appended."""
     column = np.full((X.shape[0], 1), value)

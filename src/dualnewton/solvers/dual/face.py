@@ -72,7 +72,7 @@ def face_step(
 
     missing = at[free] - problem.o[free] - b - rows @ w
     allowed = math.ceil(min(most * problem.n / free.size, products))
-    diagonal = linear.squared(rows) @ np.broadcast_to(inverse, problem.d) + b_curvature
+    diagonal = linear.row_scores(rows, np.broadcast_to(inverse, problem.d)) + b_curvature
     inverse_diagonal = 1.0 / np.where(diagonal > 0.0, diagonal, 1.0)
     mass, used = conjugate_gradients(
         times, missing, inverse_diagonal.__mul__, fraction=REDUCTION, most=allowed, flat=FLAT
