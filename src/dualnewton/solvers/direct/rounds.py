@@ -38,17 +38,17 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
 
     n = problem.n
     engine = CompiledEngine([problem], Shuffled(n, 1), [problem.no_dual()], separable_rounds=False, shrinks=True)
-    most_visits = math.ceil((1.0 + KinkedSweeps.focused_epochs) * n)
+    close = CLOSE if _estimates(problem) else 1.0
     # The order of the visits is random but always the same: the planner chose this method, and a direct solver has no seed.
     rng, gaps, visited = np.random.default_rng(0), list[float](), 0
     # D is at most P(0): it is computed only where the gap may be small enough, or the progress slow.
     enough_at_zero = limits.tol * problem.label_sums.at_zero / n if problem.offset is None else math.inf
     while True:
-        visits, draws = engine.visits(0), rng.integers(0, 1 << 32, size=most_visits, dtype=np.uint32)
-        visited += engine.shrink(0, visits, draws[:n], FOCUSED_RESIDUAL)
+        visits = engine.visits(0)
+        visited += engine.shrink(0, visits, _draws(rng, n), FOCUSED_RESIDUAL)
         gaps.append(visits.first_residual / n)
         wanted = 0.0
-        if gaps[-1] <= CLOSE * enough_at_zero or len(gaps) > OBSERVED:
+        if gaps[-1] <= close * enough_at_zero or len(gaps) > OBSERVED:
             wanted = limits.tol * abs(engine.dual(0))
             left = min(limits.most - len(gaps), block.crossovers.round_steps)
             slow = len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
@@ -57,13 +57,20 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         if len(gaps) >= limits.most or limits.is_late():
             break
         engine.adapt(0, gaps[-1], gaps[-1])
-        visited += engine.shrink(0, visits, draws[n:], FOCUSED_RESIDUAL)
+        for _ in range(math.ceil(KinkedSweeps.focused_epochs)):
+            if not visits.ended:
+                visited += engine.shrink(0, visits, _draws(rng, n), FOCUSED_RESIDUAL)
         if _estimates(problem) and _is_small(problem, engine, gaps[-1], wanted):
             break
     w, b, _ = engine.model(0)
     if problem.fit_intercept:  # that of the rounds follows w
         b = problem.best_intercept(w)
     return Found(w.copy(), b, math.ceil(0.5 * visited / n), engine.alpha(0).copy())
+
+
+def _draws(rng: np.random.Generator, visits: int) -> np.ndarray:
+    """Return a random number for each of so many visits; most steps end long before their limit."""
+    return rng.integers(0, 1 << 32, size=visits, dtype=np.uint32)
 
 
 def _estimates(problem: Problem) -> bool:
