@@ -52,6 +52,7 @@ NOT_DIRECT: dict[str, Any] = {
     "grid_multiplications": 0.0,
     "product_block": 0,
     "round_entries": 0,
+    "many_round_entries": 0,
     "entry_fit": 0,
     "swept_entries": 0,
 }
@@ -72,6 +73,7 @@ WIDER = {
     "fewest_products": 0.25,
     "quadratic_products": 0.25,
     "round_entries": 4,
+    "many_round_entries": 4,
     "round_features": 0.25,
     "round_conditioning": 0.25,
     "class_features": 2,

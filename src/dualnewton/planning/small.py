@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.dual import expected_epochs
 from dualnewton.planning.eligible import has_hessian, is_piecewise_linear
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.small_products import (
+    conditioning_of,
     factor_cost,
     is_weak,
     products_cost,
@@ -129,6 +131,25 @@ def _takes_rounds(problem: Any, tuning: Tuning) -> bool:
     if not loss.kinked:
         return fewer and weak and loss.curvature is Curvature.PIECEWISE
     return (fewer or not weak) and is_piecewise_linear(loss)
+
+
+def _takes_many_rounds(problem: Any, tuning: Tuning) -> bool:
+    """Whether the penalty is so strong that few epochs of rounds over sparse rows, fewer than features, suffice.
+
+    The loop would do the same rounds; its plan, certificates and comparisons take as long as some of the epochs.
+    """
+    n, d, data, loss = problem.n, problem.d, problem.data, problem.loss
+    few = (
+        data.profile.sparse
+        and n <= d
+        and data.profile.stored <= tuning.many_round_entries
+        and not is_small(tuning, n, d)
+    )
+    if not (few and problem.columns == 1 and problem.regularizer.form.is_plain and data.capabilities.random_rows):
+        return False
+    if loss.kinked or loss.gamma is None or loss.curvature is Curvature.CONSTANT or not loss.has_dual_rounds:
+        return False
+    return expected_epochs(conditioning_of(problem, tuning), tuning) <= tuning.many_round_epochs
 
 
 def _takes_classes(problem: Any, tuning: Tuning) -> bool:
@@ -336,6 +357,16 @@ FAMILIES = {
         warm=True,
         completed=with_directions,
         solver="conjugate",
+    ),
+    "many rounds": Family(
+        _takes_many_rounds,
+        "sdna",
+        "dual rounds on single examples, which visit the stored entries alone, in one call",
+        dense=False,
+        automatic=True,
+        single=True,
+        serial=True,
+        solver="rounds",
     ),
 }
 """The direct solvers, by the name of their family; the first that can solve a problem is used."""

@@ -94,6 +94,10 @@ class Tuning(Crossovers):
     # on a penalty is weak.
     round_features: float = 1.0
     round_conditioning: float = 4.0
+    # Largest number of stored entries of rows, fewer than features, for which dual rounds on smooth losses are done in one call,
+    # and the most epochs that are predicted for them: news20 with unit rows took 0.75 to 0.9 of the time with 7 to 32 predicted.
+    many_round_entries: int = 1 << 22
+    many_round_epochs: float = 40.0
     # Largest number of features, and of entries of X in units of ``direct_entries``, for which softmax is solved on one dense
     # block, by L-BFGS from a d×d Gram matrix. Beyond 512 features, sketches missed the tolerance in 8 of 16 fits of 1233×859,
     # L-BFGS in 2.

@@ -214,6 +214,32 @@ def test_a_method_that_is_asked_for_is_not_replaced_by_rounds_in_one_call():
     assert dn.plan(problem, method="sdna", tuning=ROUNDS).family is None
 
 
+STRONG = [(losses.Logistic(), True), (losses.SquaredHinge(), True), (losses.Huber(1.0), False)]
+
+
+@pytest.mark.parametrize(("loss", "signs"), STRONG, ids=lambda value: str(value))
+@pytest.mark.parametrize("fit_intercept", EITHER)
+@pytest.mark.parametrize("weights", EITHER)
+def test_a_strong_penalty_on_fewer_sparse_rows_than_features_takes_rounds_in_one_call(
+    loss, signs, fit_intercept, weights
+):
+    """The gap is estimated from some of the examples; the certificate confirms it, so that no other method continues."""
+    rng = np.random.default_rng(2)
+    rows = sp.random_array((2500, 4000), density=0.01, rng=rng, format="csr")
+    scores = rows @ rng.standard_normal(4000) + 0.3 * rng.standard_normal(2500)
+    c = rng.uniform(0.5, 2.0, 2500) if weights else None
+    y = np.where(scores > 0.0, 1.0, -1.0) if signs else scores
+    problem = dn.Problem(rows, y, loss, lam=4.0 / 2500, sample_weight=c, fit_intercept=fit_intercept)
+    many = tuned(many_round_entries=1 << 20)
+    found = dn.solve(problem, tuning=many)
+    assert (found.plan.family, found.plan.method) == ("rounds", "sdna")
+    assert found.converged
+    general = dn.solve(problem, tol=1e-8, tuning=GENERAL)
+    assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=2e-6)
+    weak = dn.Problem(rows, y, loss, lam=1e-3 / 2500, sample_weight=c, fit_intercept=fit_intercept)
+    assert dn.plan(weak, tuning=many).family is None
+
+
 # The choice --------------------------------------------------------------------------------------------------------------------
 
 
