@@ -1,12 +1,14 @@
 """Compiled kernels on disk: a later process compiles nothing, and the user is told once when something is compiled."""
 
 import errno
+import operator
 import os
 import subprocess
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -214,3 +216,27 @@ def test_a_kernel_that_cannot_be_stored_is_used_all_the_same(monkeypatch, capsys
     assert len(said) == 1
     assert "kernels cannot be stored in" in said[0]
     assert os.strerror(errno.ENOSPC) in said[0]
+
+
+def test_a_chosen_part_is_compiled_once_for_its_types_in_a_lean_function():
+    from dualnewton.kernels._compiler import LEAN, ChosenPart, KernelCompiler, _LeanTyping
+
+    chosen = []
+
+    def choose(x, i):
+        chosen.append((x, i))
+        return lambda x, i: x[i] ** 2 + x[i - 1] * x[i - 2]
+
+    part = ChosenPart(choose, **LEAN)
+
+    def twice(x, out):
+        for i in range(2, x.size):
+            out[i] = part(x, i) + part(x, i)
+        return out[2]
+
+    made = numba.njit(twice, pipeline_class=KernelCompiler, no_cfunc_wrapper=True, **LEAN)
+    x = np.arange(5.0)
+    assert made(x, out := np.zeros(5)) == 8.0
+    assert out.tolist() == [0.0, 0.0, 8.0, 22.0, 44.0]
+    assert len(chosen) == 1  # once for these types
+    assert any(function is operator.getitem for function, *_ in _LeanTyping.signatures)

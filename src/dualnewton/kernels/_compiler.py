@@ -292,7 +292,7 @@ class Part(CPUDispatcher):
 
 
 class ChosenPart(Part):
-    """A part with an implementation for each combination of argument types, which a function of these types returns.
+    """A part with an implementation for each combination of argument types, a function or a part that ``choose`` returns.
 
     Numba's overloads are the same, but it takes as long to resolve their calls as to compile a small part.
     """
@@ -305,7 +305,8 @@ class ChosenPart(Part):
     def get_call_template(self, args: Any, kws: Any) -> Any:
         kinds = tuple(map(types.unliteral, args))
         if kinds not in self.made:
-            self.made[kinds] = Part(self.py_func(*kinds), **self.options)
+            chosen = self.py_func(*kinds)
+            self.made[kinds] = chosen if isinstance(chosen, Part) else Part(chosen, **self.options)
         found = self.made[kinds].get_call_template(kinds, kws)
         self.overloads[kinds] = self.made[kinds].overloads[kinds]
         return found

@@ -40,6 +40,9 @@ overloads: Any = partial(ChosenPart, fastmath=FASTMATH, forceinline=True, **LEAN
 ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
 """Options of functions of rows: a check for a division by zero would keep LLVM from working on several rows at once."""
 
+LEAN_ROWS: Any = {**ROWS, **LEAN}
+"""Options of those of one margin for the library's losses."""
+
 row_function: Any = partial(numba.njit, pipeline_class=KernelCompiler, **KERNEL | ROWS, no_cpython_wrapper=True)
 """Decorator of functions of rows, which compiled code calls through their addresses; :func:`compiled_for` compiles them."""
 

@@ -31,7 +31,7 @@ _LOG2_E, _LN2_HIGH, _LN2_LOW = math.log2(math.e), 6.93147180369123816490e-01, 1.
 _SMALLEST, _TWO_54 = 2.0**-1022, 2.0**54
 _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (1.0 / math.factorial(k) for k in range(2, 14))
 
-# Without "reassoc": the accuracy depends on the order of the operations.
+# Without "reassoc": the accuracy depends on the order of the operations. Not lean: logistic losses would take 1.15 times as long.
 _jit = partial(row_part, fastmath={"contract"})
 
 
@@ -93,7 +93,7 @@ numpy_like.__dict__.update({name: value for name, value in vars(np).items() if n
 numpy_like.__dict__.update(exp=exp, log=log, log1p=log1p)
 
 
-def vectorised(method: Any) -> Any:
+def vectorised(method: Any, **options: Any) -> Any:
     """Compile a method of a loss, and the functions of its module that it calls, with these functions instead of NumPy's."""
     names = dict(method.__globals__)
     for name in method.__code__.co_names:
@@ -101,6 +101,6 @@ def vectorised(method: Any) -> Any:
         if used is np:
             names[name] = numpy_like
         elif isinstance(used, FunctionType) and used.__module__ == method.__module__:
-            names[name] = vectorised(used)
+            names[name] = vectorised(used, **options)
     copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
-    return row_part(copy)
+    return row_part(copy, **options)

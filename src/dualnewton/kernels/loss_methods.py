@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from dualnewton.kernels._jit import row_overloads
+from dualnewton.kernels._jit import LEAN_ROWS, row_overloads, row_part
 from dualnewton.kernels.elementary import vectorised
 from dualnewton.kernels.losses import kind_of
 from dualnewton.losses import base
@@ -29,10 +29,12 @@ def loss_at(kind, p, q):
 def _of_one_margin(name: str) -> Any:
     @row_overloads
     def method(self, z, y):
-        own = vectorised(getattr(kind_of(self), name))
+        kind = kind_of(self)
+        options = LEAN_ROWS if kind.__module__.startswith("dualnewton.") else {}
+        own = vectorised(getattr(kind, name), **options)
         if name == "domain":
-            return lambda self, z, y: own(self, y)  # noqa: ARG005
-        return lambda self, z, y: own(self, z, y)
+            return row_part(lambda self, z, y: own(self, y), **options)  # noqa: ARG005
+        return row_part(lambda self, z, y: own(self, z, y), **options)
 
     return method
 

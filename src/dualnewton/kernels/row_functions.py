@@ -19,12 +19,13 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, float64, intp, types
+from numba import float64, intp, types
 from numba.core.errors import NumbaError
 
 from dualnewton.kernels import column_functions
 from dualnewton.kernels._compiler import address_of, compiled_for
-from dualnewton.kernels._jit import calling, row_function
+from dualnewton.kernels._jit import LEAN_ROWS, calling, row_function
+from dualnewton.kernels._memory import array_at
 from dualnewton.kernels.loss_methods import (
     conjugate_inside,
     derivative,
@@ -52,15 +53,15 @@ class RowFunction(NamedTuple):
     q: float = 0.0
 
 
-def _compiled(function: Callable[..., float], p: float = 0.0, q: float = 0.0, *, keep: bool = True) -> RowFunction:
+def _compiled(function: Callable[..., float], *, keep: bool = True, lean: bool = False) -> RowFunction:
     """Compile a function, or load it from the cache on disk."""
-    made = row_function(function)
+    made = row_function(function, **LEAN_ROWS if lean else {})
     if keep:
         found = compiled_for(made, SIGNATURE.args)
     else:
         made.compile(SIGNATURE.args)
         found = made.overloads[SIGNATURE.args]
-    return RowFunction(made, address_of(found), p, q)
+    return RowFunction(made, address_of(found))
 
 
 def _of_loss(
@@ -78,7 +79,7 @@ def _of_loss(
     def decorate(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:
         @cache
         def of_library(kind: Any, one: bool) -> RowFunction:
-            return _compiled((make if one or columns is None else columns)(kind))
+            return _compiled((make if one or columns is None else columns)(kind), lean=one)
 
         @lru_cache(maxsize=64)
         def made(loss: Loss) -> RowFunction | None:
@@ -115,14 +116,14 @@ def losses_of(kind: Any) -> Callable[..., float]:
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         self = loss_at(kind, p, q)
-        z, y, c, o = carray(z, m), carray(y, m), carray(c, m), carray(o, m)
-        slopes, factors = carray(slopes, m), carray(factors, m)
+        zs, ys, cs, os = array_at(z, m), array_at(y, m), array_at(c, m), array_at(o, m)
+        own_slopes, own_factors = array_at(slopes, m), array_at(factors, m)
         total = 0.0
         for i in range(m):
-            slope = sign * derivative(self, z[i] + o[i], y[i])
-            total += c[i] * value(self, z[i] + o[i], y[i])
-            slopes[i] = slope
-            factors[i] = c[i] * slope
+            slope = sign * derivative(self, zs[i] + os[i], ys[i])
+            total += cs[i] * value(self, zs[i] + os[i], ys[i])
+            own_slopes[i] = slope
+            own_factors[i] = cs[i] * slope
         return total
 
     return function
@@ -134,13 +135,13 @@ def direction_of(kind: Any) -> Callable[..., float]:
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         self = loss_at(kind, p, q)
-        z, y, c, o = carray(z, m), carray(y, m), carray(c, m), carray(o, m)
-        slopes, kept, factors = carray(slopes, m), carray(kept, m), carray(factors, m)
+        zs, ys, cs, os = array_at(z, m), array_at(y, m), array_at(c, m), array_at(o, m)
+        own_slopes, own_kept, own_factors = array_at(slopes, m), array_at(kept, m), array_at(factors, m)
         for i in range(m):
-            low, high = domain(self, z[i], y[i])
-            d = direction(sign * slopes[i], low, high, second_derivative(self, z[i] + o[i], y[i]))
-            kept[i] = d
-            factors[i] = c[i] * d
+            low, high = domain(self, zs[i], ys[i])
+            d = direction(sign * own_slopes[i], low, high, second_derivative(self, zs[i] + os[i], ys[i]))
+            own_kept[i] = d
+            own_factors[i] = cs[i] * d
         return 0.0
 
     return function
@@ -152,9 +153,15 @@ def curvature_of(kind: Any) -> Callable[..., float]:
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         self = loss_at(kind, p, q)
-        z, y, c, o, factors = carray(z, m), carray(y, m), carray(c, m), carray(o, m), carray(factors, m)
+        zs, ys, cs, os, own_factors = (
+            array_at(z, m),
+            array_at(y, m),
+            array_at(c, m),
+            array_at(o, m),
+            array_at(factors, m),
+        )
         for i in range(m):
-            factors[i] = c[i] * second_derivative(self, z[i] + o[i], y[i])
+            own_factors[i] = cs[i] * second_derivative(self, zs[i] + os[i], ys[i])
         return 0.0
 
     return function
@@ -166,14 +173,14 @@ def conjugates_of(kind: Any) -> Callable[..., float]:
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         self = loss_at(kind, p, q)
-        z, y, c = carray(z, m), carray(y, m), carray(c, m)
+        zs, ys, cs = array_at(z, m), array_at(y, m), array_at(c, m)
         total = outside = 0.0
         for i in range(m):
-            low, high = domain(self, z[i], y[i])
-            inside = min(max(-z[i], low), high)
-            term = c[i] * conjugate_inside(self, inside, y[i])  # before the selection, to avoid a branch
-            total += term if c[i] > 0.0 else 0.0
-            outside += c[i] if inside != -z[i] else 0.0  # NaN is also outside
+            low, high = domain(self, zs[i], ys[i])
+            inside = min(max(-zs[i], low), high)
+            term = cs[i] * conjugate_inside(self, inside, ys[i])  # before the selection, to avoid a branch
+            total += term if cs[i] > 0.0 else 0.0
+            outside += cs[i] if inside != -zs[i] else 0.0  # NaN is also outside
         return total if outside == 0.0 else np.inf
 
     return function
@@ -185,10 +192,10 @@ def slope_of(kind: Any) -> Callable[..., float]:
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         self = loss_at(kind, p, q)
-        z, y, c, o, way = carray(z, m), carray(y, m), carray(c, m), carray(o, m), carray(kept, m)
+        zs, ys, cs, os, own_kept = array_at(z, m), array_at(y, m), array_at(c, m), array_at(o, m), array_at(kept, m)
         total = 0.0
         for i in range(m):
-            total += c[i] * derivative(self, z[i] + o[i] + sign * way[i], y[i]) * way[i]
+            total += cs[i] * derivative(self, zs[i] + os[i] + sign * own_kept[i], ys[i]) * own_kept[i]
         return total
 
     return function
@@ -200,14 +207,14 @@ def intercept_slopes_of(kind: Any) -> Callable[..., float]:
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         self = loss_at(kind, p, q)
-        z, y, c, kept = carray(z, m), carray(y, m), carray(c, m), carray(kept, 3)
+        zs, ys, cs, own_kept = array_at(z, m), array_at(y, m), array_at(c, m), array_at(kept, 3)
         value = curvature = terms = 0.0
         for i in range(m):
-            slope = c[i] * derivative(self, z[i] + sign, y[i])
-            curvature += c[i] * second_derivative(self, z[i] + sign, y[i])
+            slope = cs[i] * derivative(self, zs[i] + sign, ys[i])
+            curvature += cs[i] * second_derivative(self, zs[i] + sign, ys[i])
             value += slope
             terms += abs(slope)
-        kept[0], kept[1], kept[2] = value, curvature, terms
+        own_kept[0], own_kept[1], own_kept[2] = value, curvature, terms
         return value
 
     return function
@@ -228,12 +235,12 @@ def weighted() -> RowFunction:
     """Write cz to ``factors``."""
 
     def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
-        z, c, factors = carray(z, m), carray(c, m), carray(factors, m)
+        zs, cs, own_factors = array_at(z, m), array_at(c, m), array_at(factors, m)
         for i in range(m):
-            factors[i] = c[i] * z[i]
+            own_factors[i] = cs[i] * zs[i]
         return 0.0
 
-    return _compiled(function)
+    return _compiled(function, lean=True)
 
 
 call = calling(SIGNATURE)

@@ -50,8 +50,8 @@ LINES = 16
 FEW_SUMS = 1 << 15
 """Numbers of the parts' sums (256 KiB) up to which NumPy adds them, in the same order: nothing is compiled for 0.02 ms."""
 
-FEW_GRAM = 1 << 18
-"""The same of their Gram matrices (2 MiB): it takes 0.03 ms longer than a kernel, of at least 10 ms that the products take in one
+FEW_GRAM = 1 << 19
+"""The same of their Gram matrices (4 MiB): it takes 0.04 ms longer than a kernel, of at least 10 ms that the products take in one
 thread, and saves 0.2 s of compilation."""
 
 ROW_PARTS, PART_ROWS = 64, 1 << 14
