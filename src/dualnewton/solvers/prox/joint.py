@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
-from dualnewton.objective.bounds import Derivatives, columns_of
+from dualnewton.objective.bounds import Derivatives
+from dualnewton.objective.groups import columns_of
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import Sizes

@@ -16,7 +16,8 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix import Data
-from dualnewton.objective.bounds import Derivatives, columns_of
+from dualnewton.objective.bounds import Derivatives
+from dualnewton.objective.groups import columns_of
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import some_columns
 from dualnewton.solvers.crossovers import Sizes
