@@ -225,8 +225,11 @@ def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.nd
 
 
 def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the columns of all parts; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    """Return the columns of all parts, contiguous if they are in memory; a single part is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    here = type(parts[0]) is np.ndarray
+    return np.concatenate([part.T for part in parts]).T if here else np.concatenate(parts, axis=1)
 
 
 class Derivatives:

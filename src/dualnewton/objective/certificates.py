@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.bounds import (
+    DualSums,
     PrimalBound,
     best_intercept_bounds,
     better,
@@ -36,12 +37,14 @@ def certify_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> 
     sums = dual_sums(problems, alphas)
     models = [problem.g.grad_conjugate(each.bar) for problem, each in zip(problems, sums, strict=True)]
     products = problems[0].data.times(np.column_stack([w.T for w in models])).reshape(problems[0].n, -1)
-    pairs = []
-    for (problem, own), w, each in zip(columns_of(problems), models, sums, strict=True):
+
+    def certified(model: tuple[tuple[Problem, Any], np.ndarray, DualSums]) -> CertifiedPair:
+        (problem, own), w, each = model
         primal = problem.primal_at(problem.row_vectors.shifted(products[:, own]), w)
         certificate = Certificate(primal, problem.dual_at(each.alpha, each.bar))
-        pairs.append(CertifiedPair(w, problem.no_intercept(), each.alpha, certificate))
-    return pairs
+        return CertifiedPair(w, problem.no_intercept(), each.alpha, certificate)
+
+    return for_each(problems[0], list(zip(columns_of(problems), models, sums, strict=True)), certified)
 
 
 def _certify_with_intercepts(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
