@@ -18,6 +18,7 @@ from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.losses import slopes_at
 from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.team import TeamKernel
 from dualnewton.kernels.pieces import step_piece
 
 ROW_AHEAD = 4
@@ -198,4 +199,4 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
             )  # fmt: skip
 
 
-singles, minibatches = Kernel(_singles), Kernel(_minibatches)
+singles, minibatches = TeamKernel(_singles), Kernel(_minibatches)
