@@ -18,8 +18,8 @@ from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.losses import slopes_at
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.team import TeamKernel
 from dualnewton.kernels.pieces import step_piece
+from dualnewton.kernels.team import TeamKernel
 
 ROW_AHEAD = 4
 """Prefetch distance of the entries of a row, in rows: long enough to hide the latency of main memory."""

@@ -343,13 +343,8 @@ class CompiledPasses:
         if len(W) < 2:
             return np.require(W, np.float64, ["C", "W"]).reshape(-1, 1)
         found = _take(self._coefficient_buffer, self.d, self._padded(len(W)))
-        step = SUMMED if len(W) > self.kernels.FEW else self.d
-
-        def fill(low: int) -> None:
-            found[low : low + step, : len(W)] = W[:, low : low + step].T
-            found[low : low + step, len(W) :] = 0.0
-
-        workers().each(range(0, self.d, step), fill)
+        rows, step = np.require(W, np.float64, ["C", "W"]), max(1, SUMMED // found.shape[1])
+        self._in_threads(self.sums.interleaved, -(-self.d // step), step, rows, found)
         return found
 
     def _share(self, kernel: Any, *arguments: Any, ends: np.ndarray | None = None) -> None:
