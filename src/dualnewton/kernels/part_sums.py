@@ -69,11 +69,15 @@ def _interleaved(counter, step, rows, out):
     (K, d), width = rows.shape, out.shape[1]
     low = step * next_number(counter)
     while low < d:
-        for j in range(low, least(low + step, d)):
-            for k in range(K):
-                out[j, k] = rows[k, j]
-            for k in range(K, width):
-                out[j, k] = 0.0
+        size = least(step, d - low)
+        own = view(out, low * width, (size, width))
+        for k in range(K):
+            row = view(rows, k * d + low, size)
+            for j in range(size):
+                own[j, k] = row[j]
+        for k in range(K, width):
+            for j in range(size):
+                own[j, k] = 0.0
         low = step * next_number(counter)
 
 
