@@ -14,7 +14,7 @@ from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.team import TeamKernel
 from dualnewton.matrix import as_data, linear, memory, selections, whole
 from dualnewton.matrix import workers as of_threads
-from dualnewton.matrix.workers import physical_cores, sum_of_squares, threads, workers
+from dualnewton.matrix.workers import end_waiting, physical_cores, sum_of_squares, threads, workers
 
 
 @jit
@@ -34,7 +34,13 @@ def counts(counter, taken):
 FAILS, COUNTS = TeamKernel(fails), TeamKernel(counts)
 
 
-def test_threads_end_with_their_context_and_are_not_used_inside_each_other():
+@pytest.fixture(autouse=True)
+def _no_threads_wait():
+    """Threads of an earlier test would be used again."""
+    end_waiting()
+
+
+def test_threads_belong_to_their_context_and_are_not_used_inside_each_other():
     with threads(3):
         assert workers().helpers == 2
         counts = workers().each(range(5), lambda _: workers().helpers)
@@ -105,6 +111,7 @@ def test_threads_sleep_and_wake(monkeypatch):
     sums = []
     for spell in (0, 1, 200):
         monkeypatch.setattr(team, "MOST_YIELDS", spell)
+        end_waiting()
         with threads(4):
             for _ in range(200):
                 taken = np.zeros(64, dtype=np.int64)
@@ -133,16 +140,96 @@ def test_a_system_that_allows_no_further_threads_has_the_work_done_by_the_others
             assert taken.tolist() == [1] * 64
         assert workers().each(range(9), abs) == list(range(9))
     assert tried
+    end_waiting()
     assert threading.active_count() == before
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with threads(4):
+        assert workers().is_complete  # a team that is not complete is not used again
 
 
-def test_threads_that_start_late_have_ended_with_their_context():
+def test_threads_that_start_late_are_known():
     before = threading.active_count()
     for shares in (2, 3, 8):
         with threads(8):
             workers().share(lambda: None, shares)  # ends before the last threads have started
             workers().share(lambda: None, 8)
+        end_waiting()
         assert threading.active_count() == before
+
+
+def test_threads_wait_for_the_next_context_that_wants_as_many():
+    """A fit has two contexts, and starting and ending threads takes 3 ms for each."""
+    before = threading.active_count()
+    with threads(4):
+        first = workers()
+        workers().each(range(9), abs)
+    for _ in range(3):
+        with threads(4):
+            assert workers() is first
+            assert workers().each(range(9), abs) == list(range(9))
+    assert threading.active_count() <= before + 3
+    with threads(3):
+        assert workers() is not first
+        assert workers().each(range(9), abs) == list(range(9))
+    assert threading.active_count() <= before + 2  # only the last threads wait
+    end_waiting()
+    assert threading.active_count() == before
+
+
+def test_contexts_of_several_callers_at_the_same_time_have_threads_of_their_own():
+    both, found = threading.Barrier(2), []
+
+    def call():
+        for _ in range(20):
+            with threads(3):
+                found.append(workers())
+                both.wait(30.0)
+                assert workers().each(range(9), abs) == list(range(9))
+                both.wait(30.0)
+
+    other = threading.Thread(target=call)
+    other.start()
+    call()
+    other.join()
+    assert len(found) == 40
+    assert all(one is not two for one, two in zip(found[::2], found[1::2], strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of BLAS
+def test_threads_that_wait_end_before_a_fork_and_at_the_end_of_the_process():
+    code = """if True:
+        import os, threading
+        from dualnewton.matrix.workers import threads, workers
+        def work():
+            with threads(4):
+                assert workers().each(range(9), abs) == list(range(9))
+        work()
+        child = os.fork()
+        assert threading.active_count() == 1, threading.enumerate()
+        work()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            print("done")
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout == "done\n"
+    assert found.stderr.strip() == ""
+
+
+def test_threads_that_outnumber_the_items_are_divided_among_these():
+    def helped(_):
+        taken = np.zeros(640, dtype=np.int64)
+        workers().run(COUNTS, 640, np.zeros(1, dtype=np.int64), taken)
+        nested = workers().each(range(5), lambda _: workers().helpers)
+        return workers().helpers, taken.sum() == taken.max() * 640 == 640, set(nested)
+
+    with threads(9):
+        for _ in range(20):
+            assert workers().each(range(2), helped) == [(3, True, {0})] * 2
+            assert workers().each(range(4), helped) == [(1, True, {0})] * 4
+            assert workers().each(range(5), helped) == [(0, True, {0})] * 5
+        assert workers().helpers == 8
 
 
 def test_threads_of_a_context_around_are_used_again():

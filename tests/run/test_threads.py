@@ -6,7 +6,7 @@ import pytest
 
 from checkpoint_cases import CASES, bits
 from dualnewton.matrix import compiled, factors, memory, selections, vectors
-from dualnewton.objective import row_sums
+from dualnewton.objective import groups, row_sums
 from dualnewton.planning import costs
 from dualnewton.solvers.primal import lbfgs, newton
 
@@ -24,6 +24,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(selections, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
     monkeypatch.setattr(newton, "LONG", 1)
+    monkeypatch.setattr(groups, "LONG", 1)
     for name, size in (("LARGE", 1), ("TILE", 4), ("SOLVED", 1)):
         monkeypatch.setattr(factors, name, size)
     monkeypatch.setattr(lbfgs, "SHORT", 1)

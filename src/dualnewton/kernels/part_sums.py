@@ -1,8 +1,9 @@
-"""Kernels that add the sums of parts, in the order of the parts, by ranges that threads take one after the other.
+"""Kernels that add the sums of parts, in the order of the parts, or place coefficients, by ranges that threads take one by one.
 
     totals(counter, step, width, sums, out)     out[k, j] = Σ_p sums[p, j·width + k], for ``step`` numbers j at a time
     gram_totals(counter, step, sums, out)       out = Σ_p sums[p], symmetric, of which sums[p] has the entries on and above the
                                                 diagonal; ``step`` rows at a time
+    interleaved(counter, step, rows, out)       out[j, k] = rows[k, j], and zero for further k, for ``step`` numbers j at a time
 
 All threads call a kernel with the same arguments; each takes the next range from the counter until none is left.
 """
@@ -63,4 +64,21 @@ def _gram_totals(counter, step, sums, out):
     give_back(buffer)
 
 
-totals, gram_totals = TeamKernel(_totals), TeamKernel(_gram_totals)
+@lean
+def _interleaved(counter, step, rows, out):
+    (K, d), width = rows.shape, out.shape[1]
+    low = step * next_number(counter)
+    while low < d:
+        size = least(step, d - low)
+        own = view(out, low * width, (size, width))
+        for k in range(K):
+            row = view(rows, k * d + low, size)
+            for j in range(size):
+                own[j, k] = row[j]
+        for k in range(K, width):
+            for j in range(size):
+                own[j, k] = 0.0
+        low = step * next_number(counter)
+
+
+totals, gram_totals, interleaved = TeamKernel(_totals), TeamKernel(_gram_totals), TeamKernel(_interleaved)

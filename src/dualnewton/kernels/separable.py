@@ -19,6 +19,7 @@ from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.losses import slopes_at
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.pieces import step_piece
+from dualnewton.kernels.team import TeamKernel
 
 ROW_AHEAD = 4
 """Prefetch distance of the entries of a row, in rows: long enough to hide the latency of main memory."""
@@ -198,4 +199,4 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
             )  # fmt: skip
 
 
-singles, minibatches = Kernel(_singles), Kernel(_minibatches)
+singles, minibatches = TeamKernel(_singles), Kernel(_minibatches)

@@ -185,14 +185,14 @@ class CompiledPasses:
         W = np.atleast_2d(w.T)
         Z = np.empty((len(W), self.n))
         self._run(W, np.zeros(len(W)), [], self._layout(0), Z, Z[:0], np.empty((0, self.d)))
-        return Z[0] if w.ndim == 1 else np.ascontiguousarray(Z.T)
+        return Z[0] if w.ndim == 1 else Z.T  # contiguous columns: models are evaluated one by one
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         """Aᵀ v, for a vector or a matrix with one column per model."""
         columns = np.require(np.atleast_2d(v.T), np.float64, ["C", "W"])
         products = np.empty((len(columns), self.d))
         self._gather(columns, self._layout(len(columns)), products)
-        return products[0] if v.ndim == 1 else np.ascontiguousarray(products.T)
+        return products[0] if v.ndim == 1 else products.T
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
@@ -352,13 +352,8 @@ class CompiledPasses:
         if len(W) < 2:
             return np.require(W, np.float64, ["C", "W"]).reshape(-1, 1)
         found = _take(self._coefficient_buffer, self.d, self._padded(len(W)))
-        step = SUMMED if len(W) > self.kernels.FEW else self.d
-
-        def fill(low: int) -> None:
-            found[low : low + step, : len(W)] = W[:, low : low + step].T
-            found[low : low + step, len(W) :] = 0.0
-
-        workers().each(range(0, self.d, step), fill)
+        rows, step = np.require(W, np.float64, ["C", "W"]), max(1, SUMMED // found.shape[1])
+        self._in_threads(self.sums.interleaved, -(-self.d // step), step, rows, found)
         return found
 
     def _share(self, kernel: Any, *arguments: Any, ends: np.ndarray | None = None) -> None:

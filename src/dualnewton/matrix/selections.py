@@ -131,10 +131,12 @@ def largest(values: np.ndarray, size: int) -> np.ndarray:
 
     Every STRIDE-th value gives a bound above which about twice as many lie: only those are compared with each other.
     """
-    some, places = values[::STRIDE], np.arange(len(values))
+    some, places = values[::STRIDE], None
     if 0 < (rank := 2 * size // STRIDE + SPARE) < some.size:
         above = np.flatnonzero(values >= np.partition(some, some.size - rank)[some.size - rank])
-        places = above if above.size >= size else places
+        places = above if above.size >= size else None
+    if places is None:
+        places = np.arange(len(values))
     own = values[places]
     return places[np.argpartition(own, own.size - size)[own.size - size :]] if own.size > size else places
 

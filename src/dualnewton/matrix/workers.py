@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
+import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,12 +26,17 @@ class Workers:
 
     They wait for work in compiled code (:mod:`dualnewton.kernels.team`): a fit of a tenth of a second shares work some fifty
     times, and threads that wait in Python begin one after the other, each when it has got the interpreter's lock.
+
+    Where threads outnumber the items of :meth:`each`, those that process items have helpers of their own, in ``teams``.
     """
 
     def __init__(self, helpers: int = 0) -> None:
         self.helpers = helpers
         self.leading = threading.Lock()  # held during a job: another thread that has work meanwhile does it alone
         self.helping: list[threading.Thread] = []  # the threads of the helpers, also those that are about to start
+        self.most = helpers  # how many helpers the team has places for
+        self.teams: list[Workers] = []
+        self.is_complete = True  # whether the system has allowed all threads
         self.words: Any = None  # of the team, once there is one
         self.work: Callable[[], Any] | None = None
         self.errors: list[BaseException] = []
@@ -69,7 +76,7 @@ class Workers:
             from dualnewton.kernels import team
 
             team.prepare()
-            self.words = team.new_team(self.helpers)
+            self.words = team.new_team(self.most)
         self._start(wanted)
         return wanted
 
@@ -85,7 +92,15 @@ class Workers:
         others = [threading.Thread(target=self._help, args=(member,), daemon=True) for member in members[1:]]
         first = threading.Thread(target=self._help, args=(members[0], others), daemon=True)
         self.helping += [first, *others]
-        _started([first])
+        self._started([first])
+
+    def _started(self, threads: Sequence[threading.Thread]) -> None:
+        """Start threads; if the system allows no further one, the work is done by those that there are."""
+        try:
+            for thread in threads:
+                thread.start()
+        except RuntimeError:
+            self.is_complete = False
 
     def _end(self) -> None:
         """End a job: raise the first error of a helper."""
@@ -98,7 +113,7 @@ class Workers:
         """Start other helpers, and do the jobs of the team until it ends."""
         from dualnewton.kernels import team
 
-        _started(others)
+        self._started(others)
         while True:
             try:
                 if not team.serve(self.words, member):
@@ -110,15 +125,16 @@ class Workers:
             team.leave(self.words)
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        """Return ``work(item)`` for each item, in the order of the items; no further threads are used inside of these."""
-        if self.helpers == 0 or len(items) == 1:
+        """Return ``work(item)`` for each item, in the order of the items; the threads left over are divided among these."""
+        if self.helpers == 0 or len(items) < 2:
             return [work(item) for item in items]
         waiting = iter(range(len(items)))  # next() is atomic, so that each item is processed once
         done: list[Any] = [None] * len(items)
         warnings = np.geterr()  # which each thread has of its own
+        teams = iter(self._divided(len(items)))
 
         def take() -> None:
-            before = _workers.set(ALONE)
+            before = _workers.set(next(teams, ALONE))
             try:
                 with np.errstate(**warnings):
                     for place in waiting:
@@ -129,8 +145,26 @@ class Workers:
         self.share(take, len(items))
         return done
 
+    def _divided(self, count: int) -> Sequence[Workers]:
+        """Return the teams of as many threads, which have all threads together; none if each of them would be alone."""
+        helpers = (1 + self.helpers) // count - 1
+        if helpers <= 0 or self.leading.locked():
+            return ()
+        while len(self.teams) < count:
+            self.teams.append(Workers(self.helpers))
+        for team in self.teams:
+            team.helpers = helpers  # of the places for more
+        return self.teams[:count]
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the threads may wait for another run: none leads a job, and none is missing."""
+        return self.is_complete and not self.leading.locked() and all(team.can_wait for team in self.teams)
+
     def close(self) -> None:
         """End the threads."""
+        while self.teams:
+            self.teams.pop().close()
         if self.words is None:
             return
         from dualnewton.kernels import team
@@ -144,13 +178,6 @@ class Workers:
         self.words = None
 
 
-def _started(threads: Sequence[threading.Thread]) -> None:
-    """Start threads; if the system allows no further one, the work is done by those that there are."""
-    with contextlib.suppress(RuntimeError):
-        for thread in threads:
-            thread.start()
-
-
 ALONE = Workers()
 """The calling thread alone."""
 
@@ -162,11 +189,15 @@ def workers() -> Workers:
     return _workers.get()
 
 
+_waiting: list[Workers] = []
+"""The threads of the last context that has ended, which sleep until another one wants as many."""
+
+
 class threads:  # noqa: N801 (used as a function: a generator's context takes three times as long, which small fits would notice)
     """Let all passes in this context use ``count`` threads, those of solvers as well as those of certificates.
 
-    Inside a context with as many threads, these are used: to start and end 15 threads takes 3 ms, and a cross-validation has
-    many runs.
+    Inside a context with as many threads, these are used, and after one its threads: to start and end 15 threads takes 3 ms, a
+    fit has two contexts, and a cross-validation many runs.
     """
 
     def __init__(self, count: int) -> None:
@@ -174,14 +205,42 @@ class threads:  # noqa: N801 (used as a function: a generator's context takes th
 
     def __enter__(self) -> None:
         around = _workers.get()
-        self.made = around if around.helpers == self.helpers else Workers(self.helpers)
-        self.is_own = self.made is not around
+        self.is_own = around.helpers != self.helpers
+        self.made = _workers_of(self.helpers) if self.is_own else around
         self.before = _workers.set(self.made)
 
     def __exit__(self, *_: object) -> None:
         _workers.reset(self.before)
-        if self.is_own:
+        if not self.is_own or self.made.words is None:
+            return
+        if self.made.can_wait:
+            _waiting.append(self.made)
+            end_waiting(most=1)
+        else:
             self.made.close()
+
+
+def _workers_of(helpers: int) -> Workers:
+    """Return as many helpers, by preference those that wait."""
+    if helpers:
+        with contextlib.suppress(IndexError):  # none wait, or another thread has just taken them
+            found = _waiting.pop()
+            if found.helpers == helpers and found.can_wait:
+                return found
+            found.close()
+    return Workers(helpers)
+
+
+def end_waiting(most: int = 0) -> None:
+    """End the threads that wait for another run, except those of the last contexts."""
+    while len(_waiting) > most:
+        with contextlib.suppress(IndexError):
+            _waiting.pop(0).close()
+
+
+atexit.register(end_waiting)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=end_waiting)  # a child would have teams without threads
 
 
 def sum_of_squares(entries: np.ndarray) -> float:

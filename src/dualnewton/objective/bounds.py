@@ -17,6 +17,7 @@ pass. A small imbalance of softmax is removed from α (``Loss.balanced``), which
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,8 +28,8 @@ from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import Evaluation, RowForm
 from dualnewton.objective import row_sums
-from dualnewton.objective.groups import Group, groups_of, singles
-from dualnewton.objective.targets import PrimalPoints, columns_of, joined, sum_columns
+from dualnewton.objective.groups import Group, columns_of, for_each, groups_of, singles
+from dualnewton.objective.targets import PrimalPoints, joined, sum_columns
 from dualnewton.row_arrays import SUMMED, column_sums, on_host, some_columns
 
 if TYPE_CHECKING:
@@ -224,7 +225,8 @@ def dual_bounds(
     for group in groups:
         points.append(alphas[first] if group.M == 1 else np.array(alphas[first : first + group.M]))
         first += group.M
-    return [bound for sums in _dual_sums(groups, points) for bound in sums.bounds()]
+    found = for_each(problems[0], _dual_sums(groups, points), DualSums.bounds)
+    return list(itertools.chain.from_iterable(found))
 
 
 def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[DualSums]:
@@ -273,13 +275,18 @@ def primal_bounds(
     vectors, groups = [problem.row_vectors for problem in problems], groups or groups_of(problems)
     points = PrimalPoints(problems, groups, tol)
     found = problems[0].data.evaluate(W, b, points, vectors)
-    results: list[PrimalBound] = []
-    searched: dict[int, np.ndarray] = {}
-    k = column = first = kept = 0
+    items, k, column, first, kept = [], 0, 0, 0, 0
     for group in groups:
         sums, first, kept = _sums_of_group(group, points.forms[k], found, first, kept)
+        items.append((sums, k, column))
+        k, column = k + group.M, column + group.M * group.K
+    searched: dict[int, np.ndarray] = {}
+
+    def bounds_of(item: tuple[DualSums, int, int]) -> list[PrimalBound]:
+        sums, k, column = item
+        results = []
         for place, bound in enumerate(sums.bounds(tol)):
-            problem, K = problems[k], group.K
+            problem, K = problems[k], sums.group.K
             penalty = float(problem.lam * problem.g.value(models[k]))
             primal = float(found.values[k]) / problem.n + penalty
             near = None
@@ -287,15 +294,17 @@ def primal_bounds(
                 near = _nearly_balanced(sums, place, primal, models[k], tol)
             known = primal - bound.value <= 0.5 * tol * abs(primal)
             if near is None and problem.fit_intercept and not known and _intercept_matters(sums, place, primal, bound):
-                own = column if K == 1 else slice(column, column + K)
-                z = vectors[k].shifted(found.margins[:, own])
+                z = vectors[k].shifted(found.margins[:, column if K == 1 else slice(column, column + K)])
                 best = problem.best_intercept_at(z, problem.no_intercept())
                 searched[k] = problem.balanced(problem.slopes_at(z + np.asarray(best, like=z)))
             results.append(PrimalBound(primal, near or bound, penalty))
             k, column = k + 1, column + K
-    if searched:
-        others = dual_bounds([problems[k] for k in searched], list(searched.values()))
-        for k, other in zip(searched, others, strict=True):
+        return results
+
+    results = list(itertools.chain.from_iterable(for_each(problems[0], items, bounds_of)))
+    if places := sorted(searched):
+        others = dual_bounds([problems[k] for k in places], [searched[k] for k in places])
+        for k, other in zip(places, others, strict=True):
             results[k] = results[k]._replace(bound=better(results[k].bound, other))
     return results
 
@@ -358,13 +367,17 @@ def _intercept_matters(sums: DualSums, place: int, primal: float, bound: Bound) 
 
 def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[tuple[float, Any, Bound]]:
     """Return P(w, b), the best intercept b for w, and the dual bound at it, for each problem, in two passes."""
-    data, points = problems[0].data, []
+    data = problems[0].data
     products = data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
-    for (problem, own), w in zip(columns_of(problems), models, strict=True):
+
+    def at_best(model: tuple[tuple[Problem, Any], np.ndarray]) -> tuple[float, Any, np.ndarray]:
+        (problem, own), w = model
         z = problem.row_vectors.shifted(products.reshape(data.n, -1)[:, own])
         b = problem.best_intercept_at(z)
         z = z + np.asarray(b, like=z) if problem.fit_intercept else z
-        points.append((problem.primal_at(z, w), b, problem.balanced(problem.slopes_at(z))))
+        return problem.primal_at(z, w), b, problem.balanced(problem.slopes_at(z))
+
+    points = for_each(problems[0], list(zip(columns_of(problems), models, strict=True)), at_best)
     bounds = dual_bounds(problems, [alpha for _, _, alpha in points])
     return [(primal, b, bound) for (primal, b, _), bound in zip(points, bounds, strict=True)]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.bounds import (
+    DualSums,
     PrimalBound,
     best_intercept_bounds,
     better,
@@ -16,12 +17,11 @@ from dualnewton.objective.bounds import (
     primal_bounds,
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.groups import Group, groups_of
+from dualnewton.objective.groups import Group, columns_of, for_each, groups_of
 from dualnewton.objective.multiples import scaled_if_far
 from dualnewton.objective.problem import Problem, finite_matrix
 from dualnewton.objective.rounding import rounding_bounds
 from dualnewton.objective.row_sums import label_weights
-from dualnewton.objective.targets import columns_of
 from dualnewton.row_arrays import is_elsewhere
 from dualnewton.validation import vector
 
@@ -37,24 +37,29 @@ def certify_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> 
     sums = dual_sums(problems, alphas)
     models = [problem.g.grad_conjugate(each.bar) for problem, each in zip(problems, sums, strict=True)]
     products = problems[0].data.times(np.column_stack([w.T for w in models])).reshape(problems[0].n, -1)
-    pairs = []
-    for (problem, own), w, each in zip(columns_of(problems), models, sums, strict=True):
+
+    def certified(model: tuple[tuple[Problem, Any], np.ndarray, DualSums]) -> CertifiedPair:
+        (problem, own), w, each = model
         primal = problem.primal_at(problem.row_vectors.shifted(products[:, own]), w)
         certificate = Certificate(primal, problem.dual_at(each.alpha, each.bar))
-        pairs.append(CertifiedPair(w, problem.no_intercept(), each.alpha, certificate))
-    return pairs
+        return CertifiedPair(w, problem.no_intercept(), each.alpha, certificate)
+
+    return for_each(problems[0], list(zip(columns_of(problems), models, sums, strict=True)), certified)
 
 
 def _certify_with_intercepts(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
     """Certify w = ∇g*(ᾱ) with its best intercept; the dual point is α, balanced, or −φ′ if that is better."""
-    balanced = [problem.balanced(alpha) for problem, alpha in zip(problems, alphas, strict=True)]
+    balanced = for_each(problems[0], list(zip(problems, alphas, strict=True)), lambda pair: pair[0].balanced(pair[1]))
     sums = dual_sums([*problems, *problems], [*alphas, *balanced])
     models = [problem.g.grad_conjugate(each.bar) for problem, each in zip(problems, sums, strict=False)]
-    found, pairs = best_intercept_bounds(problems, models), []
-    for problem, w, each, (primal, b, own) in zip(problems, models, sums[len(problems) :], found, strict=True):
-        bound = scaled_if_far(problem, primal, better(own, *each.bounds()))
-        pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)))
-    return pairs
+    found = best_intercept_bounds(problems, models)
+
+    def certified(place: int) -> CertifiedPair:
+        (primal, b, own), each = found[place], sums[len(problems) + place]
+        bound = scaled_if_far(problems[place], primal, better(own, *each.bounds()))
+        return CertifiedPair(models[place], b, bound.alpha, Certificate(primal, bound.value))
+
+    return for_each(problems[0], range(len(problems)), certified)
 
 
 def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:

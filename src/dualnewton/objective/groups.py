@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.matrix import RowVectors
+from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import is_elsewhere, stacked
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 TOGETHER = 1 << 15
 """Number of rows, counted for each problem, up to which problems that differ in y and λ alone form a group: one call evaluates
 all of them. Their arrays (256 KiB each) stay in the cache, and the operating system does not map memory for each."""
+
+LONG = 1 << 15
+"""Number of rows from which threads share the models of a pass for what each of them needs alone, about a millisecond."""
 
 
 class Group:
@@ -82,3 +86,19 @@ def _evaluated_alike(one: Problem, other: Problem) -> bool:
     plain = same and one.offset is None and one.fit_intercept == other.fit_intercept
     same = one.regularizer is other.regularizer or one.regularizer == other.regularizer
     return plain and same and (one.loss is other.loss or one.loss == other.loss)
+
+
+def for_each(problem: Problem, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Return ``work(item)`` for each item, such as a model, in threads if the rows of this problem are many and in memory."""
+    if problem.n < LONG or is_elsewhere(problem.y) or not problem.data.capabilities.random_rows:
+        return [work(item) for item in items]
+    return workers().each(items, work)
+
+
+def columns_of(models: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield each problem, or form of one, with the columns of its margins: an index if there is one."""
+    first = 0
+    for model in models:
+        columns = model.loss.columns
+        yield model, first if columns == 1 else slice(first, first + columns)
+        first += columns

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dualnewton.matrix import BlockLosses, RowForm, RowVectors
 from dualnewton.objective import row_sums
-from dualnewton.objective.groups import Group, groups_of
+from dualnewton.objective.groups import Group, columns_of, groups_of
 from dualnewton.row_arrays import stacked
 
 if TYPE_CHECKING:
@@ -32,17 +32,11 @@ def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.nd
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the columns of all parts; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def columns_of(models: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each problem, or form of one, with the columns of its margins: an index if there is one."""
-    first = 0
-    for model in models:
-        columns = model.loss.columns
-        yield model, first if columns == 1 else slice(first, first + columns)
-        first += columns
+    """Return the columns of all parts, contiguous if they are in memory; a single part is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    here = type(parts[0]) is np.ndarray
+    return np.concatenate([part.T for part in parts]).T if here else np.concatenate(parts, axis=1)
 
 
 class Derivatives:

@@ -12,6 +12,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import POOR, CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
+from dualnewton.objective.groups import for_each
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import on_threads
 from dualnewton.planning.interior import takes_interior
@@ -117,7 +118,7 @@ def starting_pairs(
         own = [problems[k] for k, _ in results]
         # The intercept of the earlier result, if this problem has one.
         intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
-        duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
+        duals = for_each(own[0], results, lambda result: problems[result[0]].dual_near(result[1].alpha))
         certified = certify_models(own, [start.w for _, start in results], intercepts, duals)
         pairs = {k: pair for (k, _), pair in zip(results, certified, strict=True)}
         poor = [k for k, pair in pairs.items() if not pair.certificate.relative_gap <= POOR]
@@ -127,7 +128,7 @@ def starting_pairs(
         k: getattr(start, "alpha", start) for k, start in enumerate(warm_start) if not (primal and k in pairs)
     }
     if points:
-        duals = [problems[k].dual_near(alpha) for k, alpha in points.items()]
+        duals = for_each(problems[0], list(points.items()), lambda point: problems[point[0]].dual_near(point[1]))
         for k, pair in zip(points, certify_duals([problems[k] for k in points], duals), strict=True):
             pairs[k] = pairs[k].joined_with(pair) if k in pairs else pair
     return [pairs[k] for k in range(len(problems))]

@@ -7,8 +7,9 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix import MemoryData
 from dualnewton.planning.sketching import Sketching
+from dualnewton.solvers.primal import lbfgs
 from dualnewton.solvers.primal.curvature import Cholesky, Diagonal
-from dualnewton.solvers.primal.lbfgs import Corrections
+from dualnewton.solvers.primal.lbfgs import Corrections, End
 from dualnewton.solvers.primal.newton import Descent
 
 D = 12
@@ -100,3 +101,21 @@ def test_squared_loss_takes_the_steps_of_conjugate_gradients():
     for _ in range(3):
         descent.step(rng, np.inf, np.inf)
     assert model.gap < 1e-14 * start
+
+
+@pytest.mark.parametrize("short", [0, D])
+def test_products_with_the_gradient_that_a_step_has_computed_are_those_of_the_direction(short, monkeypatch):
+    monkeypatch.setattr(lbfgs, "SHORT", short)
+    curvature, corrections = curvatures()["trusted"], Corrections.none()
+    ends, g = [End(np.zeros(D), np.zeros(D), np.zeros(D))], np.zeros(D)
+    for step, difference in pairs(6):
+        g = g + difference
+        ends.append(End(ends[-1].x + step, g, curvature.solve(g)))
+        corrections, along = corrections.after_step(ends[-1], ends[-2], 4)
+        image, options = ends[-1].image, {"scaled_well": True}
+        expected, slope = corrections.direction(g, image, **options)
+        found, same = corrections.direction(g, image, along=along, **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert same == pytest.approx(slope)
+        assert (along is None) == (short == D)
+    assert len(corrections) == 4

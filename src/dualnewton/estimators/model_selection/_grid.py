@@ -18,6 +18,7 @@ from dualnewton.interop.parts import Examples
 from dualnewton.interop.specification import Specification
 from dualnewton.matrix import Data
 from dualnewton.objective.alike import like
+from dualnewton.objective.groups import for_each
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import combines, starts_cold
 from dualnewton.run.result import Result
@@ -141,13 +142,16 @@ def _combined(
 
     They start from those of :meth:`_Trail.ahead` and :func:`_corrected`.
     """
-    data, part, found = problems[0].data, folds.part(strength), []
+    data, part = problems[0].data, folds.part(strength)
     first = np.array([1.0 + part, -part, 1.0, -1.0 - part, part])
     older, last, now = *wholes.with_margins(data), with_margins(data, whole)
-    for k, (problem, old, new) in enumerate(zip(problems, *folds.with_margins(data), strict=True)):
+    olds, news = folds.with_margins(data)
+
+    def combined(k: int) -> Result:
         own = k % len(whole)
-        found.append(lowest(problem, [new, old, now[own], last[own], older[own]], first, tol))
-    return found
+        return lowest(problems[k], [news[k], olds[k], now[own], last[own], older[own]], first, tol)
+
+    return for_each(problems[0], range(len(problems)), combined)
 
 
 def fit_together(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -150,9 +150,12 @@ class CompiledEngine(Engine):
             return
         if self.separable_rounds:
             arguments = self._separable_arguments(block)
+            if self.one_at_a_time and workers().helpers:
+                workers().run(self._sweep, len(self.problems), *arguments)
+                return
             if self.shrinks:
                 self._sweep.prepare(*arguments)
-            workers().share(partial(self._sweep, *arguments), len(self.problems) if self.one_at_a_time else 1)
+            self._sweep(*arguments)
         else:
             self._sweep.run(block, self.limit, self.models, self.loss.argument)
 

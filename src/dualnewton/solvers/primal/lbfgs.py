@@ -74,11 +74,25 @@ class Corrections:
         """
         if (function := compiled_function("pair_of", None, now.x)) is None:
             step, image = difference(now.x, before.x), difference(now.image, before.image)
-            return self.with_pair(step, difference(now.gradient, before.gradient), image, most), None
+            y = difference(now.gradient, before.gradient)
+            if not _is_apart(step):
+                return self.with_pair(step, y, image, most), None
+            return self._with_pair_apart(step, y, image, most, now.gradient)
         start = max(0, len(self) + 1 - most)
         both, y, (found, along), squares = function(self.both[2 * start :] if len(self) else None, now, before)
         joined = self._joined(start, both, y, found, squares)
         return (self, None) if joined is None else (joined, along)
+
+    def _with_pair_apart(
+        self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int, gradient: np.ndarray
+    ) -> tuple[Corrections, np.ndarray | None]:
+        """Do both for long vectors in memory: each row is multiplied by y and by the gradient while a cache has it."""
+        start = max(0, len(self) + 1 - most)
+        both = (*self.both[2 * start :], step, image)
+        pairs = [(row, vector) for row in both for vector in (difference, gradient)]
+        found = products([*pairs, (step, step), (difference, difference)])
+        joined = self._joined(start, both, difference, found[: len(pairs) : 2], found[len(pairs) :])
+        return (self, None) if joined is None else (joined, found[1 : len(pairs) : 2])
 
     def _joined(
         self, start: int, both: Any, difference: np.ndarray, found: np.ndarray, squares: Any

@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
+from dualnewton.objective.groups import columns_of
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.targets import Derivatives, columns_of
+from dualnewton.objective.targets import Derivatives
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline, OutOfTime

@@ -16,8 +16,9 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix import Data
+from dualnewton.objective.groups import columns_of
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.targets import Derivatives, columns_of
+from dualnewton.objective.targets import Derivatives
 from dualnewton.row_arrays import some_columns
 from dualnewton.solvers.crossovers import Sizes
 from dualnewton.solvers.deadline import Deadline, OutOfTime
