@@ -138,6 +138,18 @@ def test_decided_examples_are_left_out_early_where_many_remain(monkeypatch):
     assert len(sizes) <= 14  # 21 before
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [800, 1500])
+def test_separable_classes_start_at_a_multiple_of_the_least_squares_fit(n, weighted):
+    """The margins of that fit are too small: from it, the steps were 15 to 17."""
+    X, _, weights = drawn(n, 12)
+    y, weights = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.0, 1.0, -1.0), weights + 0.5 if weighted else None
+    problem = dn.Problem(X, y, losses.Hinge(), lam=0.001 / n, sample_weight=weights, fit_intercept=True)
+    certificate, steps = found(problem, 1e-4)
+    assert certificate.relative_gap <= 1e-4
+    assert steps <= 13
+
+
 @pytest.mark.parametrize("decided", [0.45, 0.25])
 def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     """Whatever is taken for decided: the gap of all examples decides."""
