@@ -30,7 +30,7 @@ from dualnewton.matrix import Evaluation, RowForm
 from dualnewton.objective import row_sums
 from dualnewton.objective.groups import Group, columns_of, for_each, groups_of, singles
 from dualnewton.objective.targets import PrimalPoints, joined, sum_columns
-from dualnewton.row_arrays import SUMMED, column_sums, on_host, some_columns
+from dualnewton.row_arrays import column_sums, on_host, some_columns
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -116,11 +116,9 @@ class DualSums:
 
     @cached_property
     def sizes(self) -> row_sums.DualSizes:
-        """Sums over α; those of its columns on few rows are the pass's."""
-        group, first = self.group, self.group.first
-        few = group.M == 1 and group.rows.c is None and type(self.alpha) is np.ndarray and first.n < 2 * SUMMED
-        known = self.mass if few else None
-        return row_sums.dual_sizes(first.loss, self.alpha, group.rows, masses=first.fit_intercept, sums=known)
+        """Sums over α."""
+        first = self.group.first
+        return row_sums.dual_sizes(first.loss, self.alpha, self.group.rows, masses=first.fit_intercept)
 
     @property
     def _balances(self) -> bool:

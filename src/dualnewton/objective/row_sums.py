@@ -188,17 +188,16 @@ def split(terms: DualTerms) -> list[DualTerms]:
     ]
 
 
-def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool, sums: Any = None) -> DualSizes:
-    """Return the sums over a dual point; those of single columns only if ``masses``. ``sums`` are Σ α_ik, if they are known."""
+def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
+    """Return the sums over a dual point; those of single columns only if ``masses``."""
     if masses and rows.c is None and type(alpha) is np.ndarray and (alpha.ndim == 1 or loss.columns > 1):  # small fits
         square: Any = product(alpha, alpha)
         if alpha.ndim > 1:
-            return DualSizes(square, square, totals(alpha) if sums is None else sums, totals(np.abs(alpha)))
+            return DualSizes(square, square, totals(alpha), totals(np.abs(alpha)))
         if len(alpha) >= 2 * SUMMED:
             return _sizes(alpha, square, square, totals(alpha), totals(np.abs(alpha)))
         square = float(square)
-        mass = float(np.add.reduce(alpha) if sums is None else sums)
-        return DualSizes(square, square, mass, float(np.add.reduce(np.abs(alpha))))
+        return DualSizes(square, square, float(np.add.reduce(alpha)), float(np.add.reduce(np.abs(alpha))))
     return _sizes(alpha, *summed(_dual_sizes, alpha, *rows, loss, masses))
 
 
