@@ -36,7 +36,7 @@ SHORT, MORE, LEAST_DAMPING = 0.3, 4.0, 1e-3
 """After a step shorter than this fraction the curvature is increased by a share of its upper bound: the factor by which the
 share grows, and falls after longer steps, and its least value. Where φ″ is mostly zero, the quadratic model is too flat."""
 
-STEEP, LONGEST, SECANTS = 0.2, 4.0, 2
+STEEP, LONGEST, SECANTS = 0.15, 4.0, 2
 """A whole step is lengthened where its end has more than this fraction of the slope at its start; the factor of one lengthening
 at most, and the number of them at most."""
 
