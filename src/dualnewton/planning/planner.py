@@ -159,7 +159,7 @@ def _kinked(problem: Problem, plans: Sequence[Plan], tuning: Tuning) -> Plan:
     best = plans[0]
     rounds = next((plan for plan in plans[1:] if plan.method == "sdna" and not plan.smoothed), None)
     trial = tuning.kinked_trial_epochs * Costs.of(problem.data.profile, tuning).epoch
-    if rounds is None or trial > tuning.trial_share * best.cost:
+    if rounds is None or trial > tuning.kinked_trial_share * best.cost:
         return best
     return replace(rounds, reason=f"trial of {rounds.reason}")
 

@@ -215,7 +215,11 @@ class Tuning(Crossovers):
     # Number of reads of rows on disk with smoothed losses, and with the interior-point method (``benchmarks/DISK.md``).
     smoothing_reads: float = 45.0
     interior_reads: float = 110.0
-    kinked_trial_epochs: float = 10.0  # epochs of dual rounds on a loss with kinks after which their speed is known
+    # Epochs of dual rounds on a loss with kinks after which their speed is known; and largest share of the cost of a cheaper plan
+    # at which they are tried first. With λn = 1 rows of 50 to 150 features (shares of 0.08 to 0.1) took 1.3 to 5 times as long
+    # with a trial, rows of 400 features (0.05) 1.2 to 1.3 times.
+    kinked_trial_epochs: float = 10.0
+    kinked_trial_share: float = 0.07
     # Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its
     # transpose (refinements included), and operations on a row's slopes that cost about as much as its loss.
     interior_steps: float = 18.0
