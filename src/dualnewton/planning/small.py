@@ -149,7 +149,11 @@ def _takes_many_rounds(problem: Any, tuning: Tuning) -> bool:
         return False
     if loss.kinked or loss.gamma is None or loss.curvature is Curvature.CONSTANT or not loss.has_dual_rounds:
         return False
-    return expected_epochs(conditioning_of(problem, tuning), tuning) <= tuning.many_round_epochs
+    if expected_epochs(conditioning_of(problem, tuning), tuning) > tuning.many_round_epochs:
+        return False
+    from dualnewton.solvers.dual.compiled import why_not  # loads Numba
+
+    return not why_not(problem)
 
 
 def _takes_classes(problem: Any, tuning: Tuning) -> bool:

@@ -64,9 +64,10 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
         yield Step(f"{storage} {dtype}: passes", partial(_passes, X))
         for loss in (*SMOOTH, losses.Hinge(), BY_ADDRESS[0]):
             yield Step(f"{storage} {dtype}: rounds, {type(loss).__name__}", partial(_rounds, X, loss, 1))
-        if storage == "csr":
-            what = f"{storage} {dtype}: rounds that shrink, SquaredHinge"
-            yield Step(what, partial(_rounds, X, losses.SquaredHinge(), 1, shrinks=True))
+        for loss in SMOOTH if storage == "csr" else ():
+            if loss.curvature is not losses.Curvature.CONSTANT:
+                name = f"{storage} {dtype}: rounds that shrink, {type(loss).__name__}"
+                yield Step(name, partial(_rounds, X, loss, 1, shrinks=True))
     yield Step("coordinate descent", _coordinate_descent)
     for loss in (*SMOOTH, *BY_ADDRESS):
         yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))

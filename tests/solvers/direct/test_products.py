@@ -240,6 +240,21 @@ def test_a_strong_penalty_on_fewer_sparse_rows_than_features_takes_rounds_in_one
     assert dn.plan(weak, tuning=many).family is None
 
 
+class Interpreted(losses.Logistic):
+    """A loss that Numba cannot compile."""
+
+    def derivative(self, z, y):
+        return np.asarray([*map(float, super().derivative(z, y))])
+
+
+def test_a_loss_that_cannot_be_compiled_takes_no_rounds_in_one_call():
+    rows = sp.random_array((400, 700), density=0.02, rng=np.random.default_rng(0), format="csr")
+    y = np.where(np.arange(400) % 3, 1.0, -1.0)
+    many = tuned(many_round_entries=1 << 20, small_entries=0)
+    assert dn.plan(dn.Problem(rows, y, losses.Logistic(), lam=0.01), tuning=many).family == "rounds"
+    assert dn.plan(dn.Problem(rows, y, Interpreted(), lam=0.01), tuning=many).family is None
+
+
 # The choice --------------------------------------------------------------------------------------------------------------------
 
 
