@@ -95,7 +95,7 @@ ALLOWED = {
     "bounds that are theorems, and marks": "GOLDEN KEEP LARGEST MEDIAN",
     "work that is counted, in epochs": "LEAST_EPOCHS PASSES STEP_EPOCHS",
     "pieces of work between two looks at the deadline, or in a cache": """
-        AHEAD AT_ONCE BETWEEN_CHECKS CHECKED PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
+        AHEAD AT_ONCE BETWEEN_CHECKS CHECKED DRAWN PIECE ROUNDS_AT_ONCE SLOTS TOGETHER WIDE""",
     "sizes of samples and blocks of Newton's method on small data, which it is not given yet": """
         COPIED CURVED_ROWS LEAST_SAMPLE PASSED PER_UNKNOWN SAMPLED SAMPLE_STEPS UNEVEN""",
     "layout of arrays: lengths from which another order of the same operations is faster in NumPy": """

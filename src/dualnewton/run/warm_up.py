@@ -159,6 +159,7 @@ def _linear_algebra() -> None:
     matrix = np.zeros((1, 1))
     part_sums.totals.prepare(np.zeros(1, dtype=np.int64), 1, 1, matrix, matrix)
     part_sums.gram_totals.prepare(np.zeros(1, dtype=np.int64), 1, np.zeros((1, 1, 1)), matrix)
+    part_sums.interleaved.prepare(np.zeros(1, dtype=np.int64), 1, matrix, matrix)
     long = np.ones(vectors.LONG)
     vectors.combination(vectors.products([(long, long)]), [long])
     vectors.penalised(*[long] * 4)

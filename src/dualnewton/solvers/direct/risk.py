@@ -117,6 +117,13 @@ class Risk:
         return linear.sums_of_rows(self.rows)
 
     @cached_property
+    def flat_share(self) -> float:
+        """Largest share of nonzero factors for which sums over sparse rows leave out the others: those of flat pieces."""
+        if self.block is None or self.loss.curvature is not Curvature.PIECEWISE:
+            return 0.0
+        return self.block.crossovers.sloping_share
+
+    @cached_property
     def grams(self) -> IncrementalGram:
         """The sums of outer products of sparse rows."""
         assert self.block is not None
@@ -223,18 +230,13 @@ class Risk:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ values_i ã_i."""
-        sums = self.sums_of_rows(values) if self._has_flat_rows(values) else self.transposed @ values
+        few = self.flat_share and np.count_nonzero(values) <= self.flat_share * values.size
+        sums = self.sums_of_rows(values) if few else self.transposed @ values
         if not self.border:
             return np.asarray(sums)
         found = np.empty(self.size)
         found[:-1], found[-1] = sums, np.add.reduce(values)
         return found
-
-    def _has_flat_rows(self, slopes: np.ndarray) -> bool:
-        """Whether many sparse rows are on a flat piece of their loss, so that reading the others alone takes less time."""
-        if self.block is None or self.loss.curvature is not Curvature.PIECEWISE:
-            return False
-        return int(np.count_nonzero(slopes != 0.0)) <= self.block.crossovers.sloping_share * slopes.size
 
     def gap(self, at: Point) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.

@@ -10,6 +10,7 @@ from some of them once it may be small enough, since it is the mean of Ï†(z) + Ï
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ ESTIMATED, MANY, NEARLY = 1 << 10, 1 << 11, 0.8
 """Examples from which the gap is estimated, the least number of all examples for that, and the largest estimate that ends the
 steps, as a fraction of the wanted gap: it varies by about a tenth."""
 
+DRAWN = 1 << 13
+"""Random numbers drawn at a time, if all visits of a step need as many: they take as long as a call of the kernel."""
+
 CLOSE = 50.0
 """Mean residual, in units of the wanted gap, from which on the gap is estimated: a step divides it by ten and more."""
 
@@ -38,29 +42,39 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
 
     n = problem.n
     engine = CompiledEngine([problem], Shuffled(n, 1), [problem.no_dual()], separable_rounds=False, shrinks=True)
-    close = CLOSE if _estimates(problem) else 1.0
+    # At a kink of the loss, the gaps of single examples vary too much for an estimate.
+    estimates = n >= MANY and not problem.loss.kinked
+    focused = math.ceil(
+        KinkedSweeps.focused_epochs * n
+    )  # visits of a step to active examples at most; most need far fewer
+    drawn = max(n, min(n + focused, DRAWN))
     # The order of the visits is random but always the same: the planner chose this method, and a direct solver has no seed.
-    rng, gaps, visited = np.random.default_rng(0), list[float](), 0
+    draw: Any = partial(np.random.default_rng(0).integers, 0, 1 << 32, size=drawn, dtype=np.uint32)
+    gaps, visited = list[float](), 0
     # D is at most P(0): it is computed only where the gap may be small enough, or the progress slow.
-    enough_at_zero = limits.tol * problem.label_sums.at_zero / n if problem.offset is None else math.inf
+    at_zero = limits.tol * problem.label_sums.at_zero / n if problem.offset is None else math.inf
+    first = CLOSE * at_zero if estimates else at_zero
     while True:
-        visits = engine.visits(0)
-        visited += engine.shrink(0, visits, _draws(rng, n), FOCUSED_RESIDUAL)
+        visits, draws = engine.visits(0), draw()
+        visited += engine.shrink(0, visits, draws[:n], FOCUSED_RESIDUAL)
         gaps.append(visits.first_residual / n)
         wanted = 0.0
-        if gaps[-1] <= close * enough_at_zero or len(gaps) > OBSERVED:
+        if gaps[-1] <= first or len(gaps) > OBSERVED:
             wanted = limits.tol * abs(engine.dual(0))
-            left = min(limits.most - len(gaps), block.crossovers.round_steps)
-            slow = len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > left
-            if _is_small(problem, engine, gaps[-1], wanted) or slow:
+            most = min(limits.most - len(gaps), block.crossovers.round_steps)
+            if len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most:
+                break
+            if _is_small(problem, engine, gaps[-1], wanted) if estimates else gaps[-1] <= wanted:
                 break
         if len(gaps) >= limits.most or limits.is_late():
             break
         engine.adapt(0, gaps[-1], gaps[-1])
-        for _ in range(math.ceil(KinkedSweeps.focused_epochs)):
-            if not visits.ended:
-                visited += engine.shrink(0, visits, _draws(rng, n), FOCUSED_RESIDUAL)
-        if _estimates(problem) and _is_small(problem, engine, gaps[-1], wanted):
+        draws, left = draws[n:], focused
+        while left > 0 and not visits.ended:
+            draws = draws if draws.size else draw()
+            visited += engine.shrink(0, visits, draws[:left], FOCUSED_RESIDUAL)
+            draws, left = draws[:0], left - draws.size
+        if estimates and _is_small(problem, engine, gaps[-1], wanted):
             break
     w, b, _ = engine.model(0)
     if problem.fit_intercept:  # that of the rounds follows w
@@ -68,20 +82,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     return Found(w.copy(), b, math.ceil(0.5 * visited / n), engine.alpha(0).copy())
 
 
-def _draws(rng: np.random.Generator, visits: int) -> np.ndarray:
-    """Return a random number for each of so many visits; most steps end long before their limit."""
-    return rng.integers(0, 1 << 32, size=visits, dtype=np.uint32)
-
-
-def _estimates(problem: Problem) -> bool:
-    """Whether the gap is estimated from some of many examples; those at a kink of their loss would vary too much."""
-    return problem.n >= MANY and not problem.loss.kinked
-
-
 def _is_small(problem: Problem, engine: Any, residual: float, wanted: float) -> bool:
-    """Whether the gap is expected to be at most the wanted one, given the mean residual of the last sweep over all examples."""
-    if not _estimates(problem):
-        return residual <= wanted
+    """Whether the estimated gap is at most the wanted one; it is not computed if the mean residual is far too large."""
     return residual <= CLOSE * wanted and _estimated_gap(problem, engine) <= NEARLY * wanted
 
 
