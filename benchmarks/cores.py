@@ -211,6 +211,7 @@ def our_fit(X: Any, y: np.ndarray, method: str, threads: int) -> Iterator[dict[s
 def peer_fit(X: Any, y: np.ndarray, peer: Peer, threads: int, best: float) -> Iterator[dict[str, Any]]:
     """Yield the seconds of the loosest tolerance that reaches the goal."""
     problem = dn.Problem(X, y, losses.Logistic(), lam=LAM_N / len(y))
+    X = sp.csr_matrix(X) if sp.issparse(X) else X  # Snap ML rejects SciPy's arrays
     for tol in TOLERANCES:
         start = time.perf_counter()
         w = peer.fit(X, y, LAM_N, tol, threads)
