@@ -262,10 +262,8 @@ class FromMoments(Paths):
         start: np.ndarray | None = None,
     ) -> Iterator[Stretch]:
         """Yield the models of all penalties at once; nothing is left outside, so that no gradient is computed."""
-        start, targets = (
-            np.zeros(self.cross.shape) if start is None else start,
-            (self.cross, np.full(len(self.H), np.nan)),
-        )
+        start = np.zeros(self.cross.shape) if start is None else start
+        targets = self.cross, np.full(len(self.H), np.nan)
         found = minima_along(self.H, targets, start, penalties, goals, compiled=self.compiled, is_over=is_over)
         yield Stretch(found, self.intercepts(found))
 
