@@ -138,12 +138,13 @@ class _KernelLibrary(JITCodeLibrary):
         if _counts_references(self._final_module):
             super()._optimize_final_module()
         else:
-            for function in self._final_module.functions:
+            made = self._codegen._module_pass_manager(**self.options)
+            passes, *builder = made if isinstance(made, tuple) else (made,)  # LLVM's old pass manager has no builder
+            # The llvmlite of that manager adds such attributes to the returned value, where they are not allowed.
+            for function in self._final_module.functions if builder else ():
                 if function.name.startswith(WRAPPER) and not function.is_declaration:
                     function.add_function_attribute("noinline")  # the next one requires it
                     function.add_function_attribute("optnone")
-            made = self._codegen._module_pass_manager(**self.options)
-            passes, *builder = made if isinstance(made, tuple) else (made,)  # LLVM's old pass manager has no builder
             passes.run(self._final_module, *builder)
 
 
