@@ -37,7 +37,7 @@ from numba.core.compiler_machinery import AnalysisPass, PassManager, _pass_regis
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
-from dualnewton.kernels._lowering import LeanLower, is_place
+from dualnewton.kernels._lowering import LeanLower, is_place, leave_as_is, marks_functions
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = ("kernels", "losses")
@@ -140,11 +140,9 @@ class _KernelLibrary(JITCodeLibrary):
         else:
             made = self._codegen._module_pass_manager(**self.options)
             passes, *builder = made if isinstance(made, tuple) else (made,)  # LLVM's old pass manager has no builder
-            # The llvmlite of that manager adds such attributes to the returned value, where they are not allowed.
-            for function in self._final_module.functions if builder else ():
+            for function in self._final_module.functions if marks_functions() else ():
                 if function.name.startswith(WRAPPER) and not function.is_declaration:
-                    function.add_function_attribute("noinline")  # the next one requires it
-                    function.add_function_attribute("optnone")
+                    leave_as_is(function)
             passes.run(self._final_module, *builder)
 
 

@@ -9,8 +9,10 @@ zero. All else is left to Numba.
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import Any
 
+from llvmlite import binding as llvm
 from numba.core import cgutils, types
 from numba.core.lowering import Lower
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
@@ -174,3 +176,24 @@ class LeanLower(Lower):
         for k, value in enumerate(values):
             found = self.builder.insert_value(found, value, k)
         return found
+
+
+# Functions that LLVM leaves as they are --------------------------------------------------------------------------------
+
+
+def leave_as_is(function: Any) -> None:
+    """Have LLVM not optimise a function."""
+    function.add_function_attribute("noinline")  # the next one requires it
+    function.add_function_attribute("optnone")
+
+
+@cache
+def marks_functions() -> bool:
+    """Whether llvmlite adds attributes to functions; earlier versions add them to returned values, where they are not allowed."""
+    module = llvm.parse_assembly("define void @empty() { ret void }")
+    leave_as_is(module.get_function("empty"))
+    try:
+        module.verify()
+    except RuntimeError:
+        return False
+    return True
