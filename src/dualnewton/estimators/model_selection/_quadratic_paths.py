@@ -243,14 +243,9 @@ class _ByMoments(QuadraticPaths):
         self.moments = FoldMoments(data.matrix, data.y[:, None], c, folds, self.session.tuning, shift=fit_intercept)
         self.residuals = list[Residuals]()
         self.scaled = [each.times(n / each.total) for each in self.moments.training]
-        compiled = compiles_paths(d, self.session.tuning)
-        self.paths, self.path_of_all_rows = (
-            FromMoments.of(*own, fit_intercept=fit_intercept, compiled=compiled)
-            for own in (
-                (self.scaled[:-1], data.y, self.weightings[:-1]),
-                (self.scaled[-1:], data.y, self.weightings[-1:]),
-            )
-        )
+        given: dict[str, Any] = {"fit_intercept": fit_intercept, "compiled": compiles_paths(d, self.session.tuning)}
+        self.paths = FromMoments.of(self.scaled[:-1], data.y, self.weightings[:-1], **given)
+        self.path_of_all_rows = FromMoments.of(self.scaled[-1:], data.y, self.weightings[-1:], **given)
 
     def _paths(self, *, ridge: bool) -> Paths:  # noqa: ARG002
         return self.paths

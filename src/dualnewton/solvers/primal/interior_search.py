@@ -26,9 +26,9 @@ DECIDED, SMALL_MOVE, STRICTER = 0.15, 0.25, 0.2
 the margin from the kink by less than the fraction ``SMALL_MOVE``; that is multiplied by ``STRICTER`` each time it was wrong."""
 
 RESTRICTED_FROM, FEWEST = 0.3, 4.0
-"""Relative gap from which on decided examples are left out, if fewer than ``FEWEST`` for each unknown remain: before, nearly all
-slopes of separable classes are near zero, so that too few examples would remain. (On random problems of 500 to 6000 rows 2 and 4
-took the same time, 8 took 3 % more.)"""
+"""Relative gap above which decided examples are left out only if ``FEWEST`` for each unknown remain: there, nearly all slopes of
+separable classes are near zero, so that too few examples might remain. (On random problems of 500 to 6000 rows 2 and 4 took
+the same time, 8 took 3 % more.)"""
 
 NEAR = 4.0
 """The gap is computed where its estimate from p s and q t, about twice as large, is within this factor of the tolerance."""

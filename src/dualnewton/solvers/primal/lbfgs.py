@@ -86,7 +86,10 @@ class Corrections:
     def _with_pair_apart(
         self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int, gradient: np.ndarray
     ) -> tuple[Corrections, np.ndarray | None]:
-        """Do both for long vectors in memory: each row is multiplied by y and by the gradient while a cache has it."""
+        """Return the same for long vectors in memory: the corrections with the new pair, and their products with the gradient.
+
+        Each row is multiplied by y and by the gradient while a cache has it.
+        """
         start = max(0, len(self) + 1 - most)
         both = (*self.both[2 * start :], step, image)
         pairs = [(row, vector) for row in both for vector in (difference, gradient)]
