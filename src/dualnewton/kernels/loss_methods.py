@@ -9,7 +9,7 @@ from numba import types
 
 from dualnewton.kernels._jit import LEAN_ROWS, row_overloads, row_part
 from dualnewton.kernels.elementary import vectorised
-from dualnewton.kernels.losses import kind_of
+from dualnewton.kernels.losses import kind_of, of_library
 from dualnewton.losses import base
 
 
@@ -30,7 +30,7 @@ def _of_one_margin(name: str) -> Any:
     @row_overloads
     def method(self, z, y):
         kind = kind_of(self)
-        options = LEAN_ROWS if kind.__module__.startswith("dualnewton.") else {}
+        options = LEAN_ROWS if of_library(kind) else {}
         own = vectorised(getattr(kind, name), **options)
         if name == "domain":
             return row_part(lambda self, z, y: own(self, y), **options)  # noqa: ARG005

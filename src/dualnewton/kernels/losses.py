@@ -76,13 +76,22 @@ def _methods(kind: type[Loss], *names: str) -> list[Any]:
     return [jit(getattr(kind, name)) for name in names]
 
 
+def of_library(kind: type[Loss]) -> bool:
+    """Whether a class of losses is the library's own.
+
+    Its methods are known: they create no object that Numba would have to count, and compile faster without counting; they change
+    with the installation only, so that their kernels can be kept on disk. A user's method may do anything.
+    """
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
 @cache
 def _fields_type(kind: type[Loss], names: tuple[str, ...]) -> Any:
     """Make a named tuple type with the fields of a loss; it is importable by name, which Numba's cache on disk requires."""
     name = f"{kind.__name__}Fields"
     made = namedtuple(name, names or ["none"])  # type: ignore[misc, arg-type]
     made.__module__ = __name__
-    if kind.__module__.startswith("dualnewton."):  # a user's class may have the same name as one of ours
+    if of_library(kind):  # a user's class may have the same name as one of ours
         globals()[name] = made
     _KINDS[made] = kind
     return made

@@ -35,7 +35,7 @@ from dualnewton.kernels.loss_methods import (
     second_derivative,
     value,
 )
-from dualnewton.kernels.losses import fields_of
+from dualnewton.kernels.losses import fields_of, of_library
 from dualnewton.losses import Loss
 
 SIGNATURE = float64(float64, float64, *[intp] * 5, *[types.CPointer(float64)] * 7, float64)
@@ -78,7 +78,7 @@ def _of_loss(
 
     def decorate(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:
         @cache
-        def of_library(kind: Any, one: bool) -> RowFunction:
+        def shared(kind: Any, one: bool) -> RowFunction:
             return _compiled((make if one or columns is None else columns)(kind), lean=one)
 
         @lru_cache(maxsize=64)
@@ -91,8 +91,8 @@ def _of_loss(
             try:
                 self: Any = fields_of(loss)
                 kind: Any = type(self)
-                if type(loss).__module__.startswith("dualnewton.") and len(self) <= FIELDS:
-                    return of_library(kind, one)._replace(**dict(zip("pq", self, strict=False)))
+                if of_library(type(loss)) and len(self) <= FIELDS:
+                    return shared(kind, one)._replace(**dict(zip("pq", self, strict=False)))
                 return _compiled((make if one or columns is None else columns)(self), keep=False)
             except (NumbaError, TypeError, ValueError):
                 return None
