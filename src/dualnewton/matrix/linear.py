@@ -214,6 +214,20 @@ def sums_of_rows(X: Matrix) -> Callable[[np.ndarray], np.ndarray]:
     return sums
 
 
+def order_by_length(X: Matrix, most: float) -> np.ndarray | None:
+    """Return the rows of a CSR array in the order of their numbers of stored entries, rows of one length in their own order.
+
+    Products with rows in this order take less time: the processor predicts where a row ends from the lengths of those before it.
+    None if there are more than ``most`` stored entries for each row whose length differs from that of the row before it.
+    """
+    lengths = np.diff(X.indptr)
+    changes = np.count_nonzero(lengths[1:] != lengths[:-1])
+    if not changes or X.nnz > most * changes:
+        return None
+    # NumPy sorts short integers by their digits, in a tenth of the time.
+    return np.argsort(lengths.astype(np.uint16) if X.shape[1] <= 0xFFFF else lengths, kind="stable")
+
+
 def as_float64(X: Matrix) -> Matrix:
     """Return X as float64. (SciPy's ``astype`` also copies the indices and looks for repeated ones.)"""
     if X.dtype == np.float64:
