@@ -83,6 +83,20 @@ def test_sums_of_sparse_rows_leave_out_those_whose_factor_is_zero(share):
         np.testing.assert_allclose(linear.sums_of_rows(rows)(factors), kept.T @ factors, rtol=1e-13, atol=1e-12)
 
 
+def test_rows_are_sorted_by_their_lengths_where_these_vary():
+    X = with_int64(dense_data())
+    order, lengths = linear.order_by_length(X, np.inf), np.diff(X.indptr)
+    np.testing.assert_array_equal(order, np.argsort(lengths, kind="stable"))
+    changes = np.count_nonzero(np.diff(lengths))
+    assert linear.order_by_length(X, X.nnz / changes) is not None
+    assert linear.order_by_length(X, 0.99 * X.nnz / changes) is None
+    assert linear.order_by_length(X[order], X.nnz / changes) is None
+
+
+def test_rows_of_one_length_are_not_sorted():
+    assert linear.order_by_length(sp.csr_array(np.ones((N, D))), np.inf) is None
+
+
 @pytest.mark.usefixtures("_chunk")
 def test_squared_norms(stored):
     assert_same(linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))

@@ -27,6 +27,9 @@ products of 1400 sparse rows 7 ms: with 128 rows, 16 threads took 4.3 ms."""
 FEATURES = 4096
 """Features whose products are summed in float32; with fewer at a time, the matrix of the sums is read more often."""
 
+NARROWED = 1 << 20
+"""Entries of dense rows that a thread copies in float32 at a time."""
+
 SAMPLED, EXAMINED = 1 << 14, 1 << 21
 """Entries of a sample of dense rows, and of rows whose nonzero entries are searched for at a time."""
 
@@ -55,6 +58,18 @@ def narrow_gram(rows: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray
             part *= np.sqrt(scale[low : low + FEATURES]).astype(np.float32)
         found += part @ part.T
     return found
+
+
+def in_single(X: np.ndarray) -> np.ndarray:
+    """Return a copy of dense rows in float32, made by threads, for kernels that visit them many times."""
+    copy = np.empty(X.shape, np.float32)
+    step = max(1, NARROWED // X.shape[1])
+
+    def narrow(low: int) -> None:
+        copy[low : low + step] = X[low : low + step]
+
+    workers().each(range(0, len(X), step), narrow)
+    return copy
 
 
 def with_few_entries(X: Matrix, most: float) -> Matrix:
@@ -212,6 +227,20 @@ def sums_of_rows(X: Matrix) -> Callable[[np.ndarray], np.ndarray]:
         return found
 
     return sums
+
+
+def order_by_length(X: Matrix, most: float) -> np.ndarray | None:
+    """Return the rows of a CSR array in the order of their numbers of stored entries, rows of one length in their own order.
+
+    Products with rows in this order take less time: the processor predicts where a row ends from the lengths of those before it.
+    None if there are more than ``most`` stored entries for each row whose length differs from that of the row before it.
+    """
+    lengths = np.diff(X.indptr)
+    changes = np.count_nonzero(lengths[1:] != lengths[:-1])
+    if not changes or X.nnz > most * changes:
+        return None
+    # NumPy sorts short integers by their digits, in a tenth of the time.
+    return np.argsort(lengths.astype(np.uint16) if X.shape[1] <= 0xFFFF else lengths, kind="stable")
 
 
 def as_float64(X: Matrix) -> Matrix:

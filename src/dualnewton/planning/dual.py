@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import DOUBLE
@@ -118,3 +120,28 @@ def _size(facts: Facts) -> tuple[int, str]:
     if DOUBLE * costs.stored <= facts.tuning.rates.cache_bytes or costs.d < facts.tuning.block_features:
         return 1, "dense rows that are short or fit in the cache: one at a time is cheapest"
     return facts.tuning.dense_block, "long dense rows that exceed the cache: the rows of a block are read once"
+
+
+def narrows(problem: Problem, plan: Plan, tol: float, tuning: Tuning) -> bool:
+    """Whether the rounds of SDNA on long dense rows in float64 read a copy in float32, half as many bytes.
+
+    Where φ′ is Lipschitz, errors δ of the margins leave a gap of δ²/2γ. Rounding the rows by ε changes a margin by at most
+    ε‖a‖‖w‖, where ‖w‖² ≤ 2P/λ, and w by about ε‖a‖‖α‖/λn, where α² ≤ 2φ/γ. Together this leaves up to nε²κ²P, with the
+    conditioning κ, until a certificate corrects w, and nε²κP from then on. Rounds to larger gaps need as many epochs as with
+    exact rows. The copy costs an epoch.
+    """
+    profile, data, able, gamma = problem.data.profile, problem.data, problem.data.capabilities, problem.loss.gamma
+    dense = able.random_rows and able.whole and not profile.sparse and profile.itemsize == DOUBLE
+    if not (dense and plan.method == "sdna" and plan.tau > 1):
+        return False
+    if gamma is None or problem.loss.kinked or problem.regularizer.form.weights is not None:
+        return False
+    if not tuning.rates.cache_bytes < DOUBLE * profile.stored <= DOUBLE * tuning.narrow_entries:
+        return False
+    size = data.norm / math.sqrt(profile.n)  # of a row
+    if not (tuning.narrow_rows <= size <= 1.0 / tuning.narrow_rows and tol <= tuning.narrow_loosest):
+        return False
+    largest = 1.0 if problem.sample_weight is None else float(problem.sample_weight.max())
+    conditioning = 1.0 + largest * size * size / (gamma * problem.lam * profile.n)
+    rounding = 0.5 * float(np.finfo(np.float32).eps) * conditioning
+    return profile.n * rounding * rounding <= tuning.narrow_share * tol

@@ -147,6 +147,14 @@ class Tuning(Crossovers):
     # of rounds on 8 examples took 1.4 to 2.2 times as long as one of single examples, for 500 and 2000 0.95 to 1.2 times.
     dense_block: int = 8
     block_features: int = 256
+    # Largest number of entries of dense rows of which such rounds read a copy in float32 (1 GiB); the least norm of a row, in the
+    # mean, whose entries float32 holds (its inverse is the largest); the largest gap that rounding these entries may leave, as a
+    # fraction of the wanted one; and the loosest tolerance: fits to looser ones take less than three epochs, which the copy would
+    # not shorten.
+    narrow_entries: int = 1 << 28
+    narrow_rows: float = 1e-12
+    narrow_share: float = 0.1
+    narrow_loosest: float = 1e-2
     norm_sample: int = 256  # number of sampled rows from which the mean squared norm of all rows is estimated
     overlap_sample: int = 64  # number of sampled rows from which the mean squared cosine between rows is estimated
     largest_conditioning: float = 1e100  # upper limit on the estimated conditioning, so that predictions stay finite

@@ -14,6 +14,7 @@ from dualnewton.matrix import Data
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, prepared
+from dualnewton.planning.dual import narrows
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.interior import by_rows, corrections, in_single, sample_size
 from dualnewton.planning.kinked_dual import solves_system
@@ -100,7 +101,7 @@ def make_method(
     starts and restores its inner runs, and ``known`` what the direct solver of the plan has returned without limits.
     """
     problems: list[Any] = [problem for problem, _ in starts]
-    sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
+    sampling, tol = request.sampling, request.tol
     if plan.family is not None:
         points = [(pair.w, pair.intercept) for _, pair in starts]
         own = None if request.cold else points
@@ -136,7 +137,7 @@ def make_method(
     # Sets of active examples have another law than the one that defines the ESO vector v of minibatch SDCA.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
-    engine = _engine(plan, starts, law, n_threads)
+    engine = _engine(plan, starts, law, request)
     if not problems[0].loss.kinked:
         return Sweeps(engine, law, len(starts), focus=focus, crossovers=request.tuning)
     system = partial(solves_system, Costs.of(problems[0].data.profile, request.tuning))
@@ -204,11 +205,16 @@ def paths_of(
     return FromEntries(data, y, c[None], gathering, tuning, fit_intercept=free) if by_entries else gathering(), None
 
 
-def _engine(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, n_threads: int) -> Engine:
+def _engine(
+    plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, request: Request
+) -> Engine:
     problems: list[Any] = [problem for problem, _ in starts]
     alphas = [pair.alpha for _, pair in starts]
     if not plan.compiled or plan.is_primal:
         return Engine(problems, sampling, METHODS[plan.method], alphas)
     from dualnewton.solvers.dual.compiled import CompiledEngine  # loads Numba
 
-    return CompiledEngine(problems, sampling, alphas, separable_rounds=plan.method == "sdca", n_threads=n_threads)
+    # A warm start may need too few epochs for a copy of the rows.
+    narrow = request.cold and all(narrows(problem, plan, request.tol, request.tuning) for problem in problems)
+    separable, n_threads = plan.method == "sdca", request.n_threads
+    return CompiledEngine(problems, sampling, alphas, separable_rounds=separable, n_threads=n_threads, narrow=narrow)

@@ -1,6 +1,7 @@
 """Newton's method on sparse rows with few features works on the stored entries, in one call."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix.memory import MemoryData
+from dualnewton.objective.certificates import certify_pairs
 from dualnewton.run import loop
-from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.crossovers import USUAL
+from dualnewton.solvers.direct import newton
+from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
 
 N, D = 4000, 90
@@ -138,3 +142,17 @@ def test_hessians_that_cost_many_passes_are_left_to_other_methods():
     labels = np.where(SCORE > 3.0, 1.0, -1.0)
     assert dn.plan(dn.Problem(wide, labels, losses.Logistic(), lam=1e-4)).family != "stored"
     assert dn.plan(dn.Problem(X, labels, losses.Logistic(), lam=1e-4)).family == "stored"
+
+
+@pytest.mark.parametrize(
+    ("loss", "tol"), [(losses.Poisson(), 1e-2), (losses.Poisson(), 3e-8), (losses.Logistic(), 1e-8)]
+)
+@pytest.mark.parametrize("most", [0.0, np.inf])
+def test_rows_in_the_order_of_their_lengths_keep_their_dual_values(loss, tol, most):
+    """Rows are sorted for the steps; a dual point that is not −φ′ at the end is returned at the places of the rows."""
+    problem = dn.Problem(X, POINTS[loss], loss, lam=1e-4)
+    block = Block(problem.data, replace(USUAL, sorted_entries=most))
+    found = newton.solve(problem, block, None, Limits(tol), as_stored=True)
+    assert found.alpha is not None
+    (pair,) = certify_pairs([problem], [found.w], [0.0], [found.alpha])
+    assert pair.certificate.relative_gap <= tol

@@ -76,8 +76,17 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits, *
         return _least_squares(risk, problem, block, start, limits)
     x, sampled = risk.vector(*(start or zero_start(problem))), start is None
     wanted = limits._replace(tol=WELL_BELOW * limits.tol)
-    x, steps, alpha = _minimised(risk, x, wanted, ROUNDING, block.crossovers, sampled=sampled)
-    return Found(*risk.model(x), steps, alpha)
+    order = linear.order_by_length(risk.rows, block.crossovers.sorted_entries) if as_stored else None
+    own = risk if order is None else risk.part(order)
+    x, steps, alpha = _minimised(own, x, wanted, ROUNDING, block.crossovers, sampled=sampled)
+    return Found(*risk.model(x), steps, alpha if order is None or alpha is None else _in_places(alpha, order))
+
+
+def _in_places(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the values of rows in this order at the places of the rows."""
+    found = np.empty_like(values)
+    found[order] = values
+    return found
 
 
 def zero_start(problem: Problem) -> Start:

@@ -59,9 +59,11 @@ class CompiledEngine(Engine):
         n_threads: int = 1,  # number of threads that compute Gram blocks in advance; it does not change the result
         # Whether a smooth loss is swept by the kernel that shrinks, as piecewise linear ones are.
         shrinks: bool = False,
+        narrow: bool = False,  # whether the rounds read a copy of dense rows in float32, half as many bytes
     ) -> None:
         self.problems = list(problems)
-        self.rows = Rows.of(problems[0].data.stored)
+        stored = problems[0].data.stored
+        self.rows = Rows.of(linear.in_single(stored) if narrow else stored)
         # A piecewise linear loss enters by its slopes and kinks, any other by its compiled functions.
         pieces: list[Any] = [problem.pieces for problem in problems]
         self.by_numbers = all(numbers is not None for numbers in pieces)
@@ -183,7 +185,7 @@ class CompiledEngine(Engine):
     def restart(self, k: int, alpha: np.ndarray) -> None:
         problem, models = self.problems[k], self.models
         models.alpha[k] = alpha
-        models.w_bar[k] = problem.alpha_bar(models.alpha[k])
+        models.w_bar[k] = problem.alpha_bar(models.alpha[k]) if alpha.any() else 0.0
         models.w[k] = problem.regularizer.grad_conjugate(models.w_bar[k])
         if problem.fit_intercept:
             models.b[k] = problem.best_intercept(models.w[k])
