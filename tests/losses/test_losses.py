@@ -1,6 +1,7 @@
 """The losses: their identities at random points, their symmetries and limits, and what their constructors refuse."""
 
 import dataclasses
+import itertools
 import pickle
 
 import numpy as np
@@ -299,6 +300,35 @@ def test_a_sum_computed_with_the_derivatives_is_the_sum_of_the_values(loss, weig
     total, slopes = loss.sum_and_derivative(z, y, c)
     np.testing.assert_allclose(total, np.dot(np.ones(50) if c is None else c, loss.value(z, y)), rtol=1e-13)
     np.testing.assert_allclose(slopes, loss.derivative(z, y), rtol=4e-16, atol=0.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_the_sum_of_conjugates_is_that_of_each_and_infinite_outside_of_the_domain(loss, weighted):
+    rng = np.random.default_rng(2)
+    y, c = labels_for(loss, 50, rng), rng.uniform(0.5, 2.0, 50) if weighted else None
+    alpha = -loss.derivative(rng.standard_normal(50), y)  # on the boundary, too: there are margins on linear pieces
+    ones = np.ones(50) if c is None else c
+    np.testing.assert_allclose(loss.conjugates(alpha, y, c), ones @ loss.conjugate(-alpha, y), rtol=1e-12)
+    outside, inside = alpha.copy(), np.isfinite(loss.conjugate(np.full(2, 1e3), y[:2])).all()
+    outside[7] = 1e3 * (-y[7] if isinstance(loss, losses.Margin) else 1.0)
+    total = loss.conjugates(outside, y, c)
+    assert np.isfinite(total) == (np.isfinite(loss.conjugate(-outside[7:8], y[7:8]))[0] and inside)
+    if weighted and not np.isfinite(total):
+        c[7] = 0.0  # a row without a weight proves nothing wrong
+        assert np.isfinite(loss.conjugates(outside, y, c))
+
+
+def test_the_losses_at_zero_of_hubers_loss_are_bounded():
+    """The certificate's bound on rounding errors needs no more, and the sum of all would take a pass."""
+    rng = np.random.default_rng(3)
+    for y, delta in itertools.product(
+        (rng.standard_normal(80), rng.standard_cauchy(80), np.full(80, 5.0)), (0.1, 1.0, 9.0)
+    ):
+        loss = losses.Huber(delta)
+        at_zero, bound = loss.value(np.zeros(80), y).sum(), loss.sizes_at_zero(80.0, float(y @ y))
+        assert at_zero <= bound * (1.0 + 1e-14)
+        assert bound <= 0.5 * y @ y
 
 
 def test_a_loss_derived_from_the_squared_one_has_sums_of_its_own_values():

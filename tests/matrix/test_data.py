@@ -355,6 +355,36 @@ def test_nearly_full_sparse_rows_are_expanded_if_they_fit_in_the_cache(share, ex
     np.testing.assert_allclose(found.margins[:, 0], X @ W[0], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sparse_rows_that_store_all_entries_are_an_array(dtype):
+    """Readers of sparse formats return dense data in this form; unsorted or repeated indices are put in order first."""
+    X = np.random.default_rng(5).standard_normal((6, 4)).astype(dtype)
+    full = sp.csr_array(X)
+    data = memory.as_data(full)
+    assert not data.profile.sparse
+    assert np.shares_memory(data.X, full.data)
+    places = full.indices.reshape(6, 4)[:, ::-1].ravel().copy()
+    turned = sp.csr_array((X[:, ::-1].ravel().copy(), places, full.indptr), shape=X.shape)
+    halves = sp.csr_array((np.repeat(full.data, 2) / 2, np.repeat(full.indices, 2), 2 * full.indptr), shape=X.shape)
+    for rows in (full, turned, halves):
+        np.testing.assert_array_equal(memory.as_data(rows).X, X)
+    few = sp.csr_array(
+        (np.repeat(X.ravel()[:12], 2), np.repeat(np.arange(12) % 4, 2), [0, 8, 16, 24, 24, 24, 24]), shape=(6, 4)
+    )
+    found = memory.as_data(few)  # as many entries as an array has, but each of them twice
+    assert found.profile.sparse
+    np.testing.assert_array_equal(found.X.toarray()[:3], 2 * X[:3])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_gram_matrix_of_few_rows_may_have_weights_of_both_signs(dtype):
+    rng = np.random.default_rng(6)
+    X, weights, rows = rng.standard_normal((3000, 9)).astype(dtype), rng.standard_normal(40), np.arange(0, 2800, 70)
+    A = np.column_stack([X[rows].astype(np.float64), np.ones(40)])
+    found = MemoryData(X).weighted_gram(weights, rows, intercept=True, single=True)
+    np.testing.assert_allclose(found, A.T @ (weights[:, None] * A), rtol=1e-10, atol=1e-12)
+
+
 def test_blocks_are_views_of_the_data():
     for storage in ("dense", "csr"):
         X = matrix(storage)

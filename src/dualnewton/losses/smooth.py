@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.losses.base import Curvature, Loss, Margin
+from dualnewton.losses.base import Curvature, Loss, Margin, RoughFit
 from dualnewton.row_arrays import product
 from dualnewton.validation import Array, between, positive
+
+
+def _half_square_less(alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+    """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, which is Σ c_i φ*(−α_i) of losses that are parabolas between their linear pieces."""
+    mass = alpha if weights is None else weights * alpha
+    total = 0.5 * float(product(alpha, mass)) - float(product(mass, y))
+    return math.inf if math.isnan(total) else total  # NaN proves nothing
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,7 @@ class Squared(Loss):
         """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, two products; a subclass may have another φ*."""
         if type(self) is not Squared or type(alpha) is not np.ndarray:
             return super().conjugates(alpha, y, weights)
-        mass = alpha if weights is None else weights * alpha
-        total = 0.5 * float(product(alpha, mass)) - float(product(mass, y))
-        return math.inf if math.isnan(total) else total  # NaN proves nothing
+        return _half_square_less(alpha, y, weights)
 
     def sizes_at_zero(self, weight: float, labels: float) -> float | None:
         """Return ½ Σ c_i y_i²; a subclass may have another value."""
@@ -157,8 +162,22 @@ class SquaredHinge(Margin):
         short = np.maximum(1.0 - y * z, 0.0)
         return 0.5 * short**2, -y * short
 
+    def sum_and_derivative(self, z: Array, y: Array, c: Array | None) -> tuple[float, Array]:
+        """Return ½ Σ c_i max(0, 1 − y_i z_i)², a product, and the slopes; a subclass may have another φ."""
+        if type(self) is not SquaredHinge:
+            return super().sum_and_derivative(z, y, c)
+        short = np.maximum(1.0 - y * z, 0.0)
+        return 0.5 * float(product(short, short if c is None else c * short)), -y * short
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
+
+    def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, two products, inside the domain; a subclass may have another φ*."""
+        own = type(self) is SquaredHinge and type(alpha) is np.ndarray
+        if not (own and float((y * alpha).min()) >= 0.0):
+            return super().conjugates(alpha, y, weights)
+        return _half_square_less(alpha, y, weights)
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         # The domain is the half-line −yu ≥ 0.
@@ -252,8 +271,35 @@ class Huber(Loss):
         c = np.minimum(np.maximum(r, -self.delta), self.delta)
         return c * (r - 0.5 * c), c
 
+    def sum_and_derivative(self, z: Array, y: Array, c: Array | None) -> tuple[float, Array]:
+        """Return Σ c_i φ_i, a product, and the slopes; a subclass may have another φ."""
+        if type(self) is not Huber:
+            return super().sum_and_derivative(z, y, c)
+        rest = z - y
+        slopes = np.clip(rest, -self.delta, self.delta)
+        rest -= 0.5 * slopes
+        return float(product(slopes if c is None else c * slopes, rest)), slopes
+
+    def sizes_at_zero(self, weight: float, labels: float) -> float | None:
+        """Return an upper bound on Σ c_i φ(0; y_i), by φ(0; y) ≤ ½y² and φ(0; y) ≤ delta |y|; a subclass may have another φ."""
+        return min(0.5 * labels, self.delta * math.sqrt(weight * labels)) if type(self) is Huber else None
+
+    def rough_fit(self, y: np.ndarray, weights: np.ndarray | None) -> RoughFit | None:
+        """Return the models of least squares, those of residuals that are all small; a subclass may have another φ."""
+        if type(self) is not Huber:
+            return super().rough_fit(y, weights)
+        nothing = np.zeros(y.shape)
+        return RoughFit(y, nothing, nothing + 1.0, self.sum_and_derivative(nothing, y, weights)[0])
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
+
+    def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, two products, inside the domain; a subclass may have another φ*."""
+        own = type(self) is Huber and type(alpha) is np.ndarray
+        if not (own and float(np.abs(alpha).max()) <= self.delta):
+            return super().conjugates(alpha, y, weights)
+        return _half_square_less(alpha, y, weights)
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         return 0.0 * y - self.delta, 0.0 * y + self.delta

@@ -18,7 +18,7 @@ from dualnewton._cached import cached_property
 from dualnewton.matrix import linear, whole
 from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
-from dualnewton.matrix.grams import mirrored, outer_products
+from dualnewton.matrix.grams import FEW_ENTRIES, few_products, mirrored, outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, sum_of_squares, workers
 from dualnewton.row_arrays import column_sums
@@ -259,6 +259,8 @@ class MemoryData(Data):
         keep: bool = False,  # noqa: ARG002
     ) -> np.ndarray:
         indices = np.arange(self.n) if indices is None else indices
+        if type(self.X) is np.ndarray and indices.size * self.d <= FEW_ENTRIES:
+            return _bordered(*few_products(self.X.take(indices, axis=0), weights), weights, intercept=intercept)
         pairs = self._pairs(indices)
         by_pairs = pairs > 0.0
         if self.is_large and indices.size and not by_pairs:
@@ -435,8 +437,8 @@ def as_data(X: Any) -> Data:
     made: list[MemoryData] = []
 
     def squares(matrix: Any) -> float:
-        made.append(MemoryData(matrix))
-        entries = matrix.data if sp.issparse(matrix) else matrix.reshape(-1)
+        made.append(MemoryData(linear.dense_if_full(matrix)))
+        entries = linear.entries(matrix)
         if entries.size < COMPILED_FROM:
             total = sum_of_squares(entries)
             made[0].squares = total if entries.dtype == np.float64 else None

@@ -55,10 +55,8 @@ def _compiled(name: str, loss: Any, rows: RowArray, many: bool) -> Callable[...,
 
 def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float, np.ndarray]:
     """Σ c_i φ(z_i + o_i; y_i) and c_i φ′_i of a block of rows."""
-    value, slopes = loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
-    if rows.c is None:  # called in each step of small fits, whose time is dominated by Python calls
-        return float(value.sum(dtype=np.float64)), slopes
-    return float(rows.c @ value), rows.weighted(slopes)
+    value, slopes = loss.sum_and_derivative(z if rows.o is None else z + rows.o, rows.y, rows.c)
+    return value, slopes if rows.c is None else rows.weighted(slopes)
 
 
 def checked_labels(loss: Loss, y: Any, n: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:

@@ -55,6 +55,13 @@ class Crossovers:
     narrowed_entries: int = 1 << 15
     # Features of one dense block for which a Hessian in float32 takes as long as a pass, and one in float64 twice as long.
     hessian_features: int = 12
+    # Multiplications of the Hessian of a piecewise quadratic loss on one dense block from which it is computed from the last one,
+    # by the rows whose curvature has changed; and features above which such a Hessian is summed in float32, which costs a step.
+    updated_products: int = 1 << 19
+    updated_features: int = 24
+    # Entries of one dense block with many rows for each feature up to which Huber's regression begins at least squares over all
+    # rows; for more, at the solution of a sample.
+    parabola_entries: int = 7 << 16
     # Conjugate gradients on a variable for each row, in float32, in the time of a gradient over all features and of the minimum
     # over the span of all gradients so far, for fewer rows than features.
     gradient_products: int = 4

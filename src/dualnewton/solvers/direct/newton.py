@@ -109,8 +109,12 @@ def _minimised(
     ``sampled`` says whether w = 0, so that a sample of the rows may be solved first, if they are many.
     """
     steps, alpha, many = 0, None, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
-    if sampled and (rough := risk.loss.rough_fit(risk.vectors.y, risk.vectors.c)) is not None:
+    rough = risk.loss.rough_fit(risk.vectors.y, risk.vectors.c) if sampled else None
+    varying, few = risk.loss.curvature is Curvature.VARYING, not many or risk.rows.size <= crossovers.parabola_entries
+    if rough is not None and varying:
         at, steps = _from_labels(risk, x, rough, limits, many=many)
+    elif rough is not None and few and (found := _from_parabolas(risk, rough)) is not None:
+        at, steps = found, 1
     elif many and (own := _sample(risk)) is not None:
         x, steps = _solve_sample(own, x, limits, crossovers)
         margins = risk.margins(x)
@@ -134,19 +138,17 @@ def _descended(
     to step. Large sums are computed in float32 unless that changes some direction much.
     """
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
-    single = large and risk.block is None
+    single = risk.is_narrow
     gaps, pairs, inverse = [gap], Pairs(), None
     passes, price, stuck, before = 0, 0.0, False, at
     while passes < 2 * limits.most and not stuck:
-        if inverse is not None and risk.block is not None:
-            price = risk.sum_passes(at.margins, crossovers)
+        if inverse is not None and risk.is_updated:
+            price = risk.sum_passes(at.margins, single=single)
         if inverse is None or not many or needs_hessian(gaps, limits.tol * abs(at.value), price):
             factor = risk.narrow_factor(at.margins) if single else None
             single, gaps, pairs, passes = factor is not None, gaps[-1:], Pairs(), passes + 1
             inverse = partial(solved, risk.factor(at.margins) if factor is None else factor)
             price = (2.0 if large and not single else 1.0) * risk.ridge.size / crossovers.hessian_features
-            if large and risk.loss.curvature is Curvature.PIECEWISE:
-                price = max(1.0, price * risk.curved_share(at.margins))
             way = inverse(-at.gradient)
             margins = risk.margins(way)
             alpha = None if single else _linear_slopes(risk, at, gaps[-1], way, margins, limits.tol)
@@ -174,9 +176,11 @@ def _linear_slopes(
     leaves a difference between the end and the model of α.)
     """
     wanted, y, c = goal * abs(at.value), risk.vectors.y, risk.vectors.c
+    if risk.loss.columns > 1 or risk.loss.curvature is Curvature.PIECEWISE:
+        return None
     squares = -float(at.gradient @ way)  # Σ φ″t²
     mean, most = squares / risk.n, 1.0 / (risk.loss.gamma or 1.0)
-    if risk.loss.columns > 1 or mean * gap <= TRUSTED * wanted or mean * squares > CURVED * most * wanted:
+    if mean * gap <= TRUSTED * wanted or mean * squares > CURVED * most * wanted:
         return None
     z = risk.vectors.shifted(at.margins)
     slopes, curvature = risk.loss.derivatives(z, y)
@@ -217,6 +221,19 @@ def _from_labels(risk: Risk, x: np.ndarray, rough: RoughFit, limits: Limits, *, 
     inverse = partial(_inverse, factor, own.n / risk.n)
     at, passes, _ = quasi_newton(risk, at, inverse, limits._replace(most=PASSES), [])
     return at, 1 + -(-passes // 2)
+
+
+def _from_parabolas(risk: Risk, rough: RoughFit) -> Point | None:
+    """Return the minimum of quadratic models of a loss whose φ″ is one number or zero; None if a constant fits better.
+
+    The Hessians at later points follow from the matrix of all rows by those whose φ″ is zero there.
+    """
+    weighted = risk.vectors.weighted
+    factor = risk.factor_of(weighted(rough.curvature), risk.ridge, single=risk.is_narrow)
+    z = rough.margins if risk.vectors.o is None else rough.margins - risk.vectors.o
+    x = solved(factor, risk.sums(weighted(rough.curvature * z - rough.slopes)))
+    at = risk.at(x, risk.margins(x))
+    return at if at.value <= rough.value else None
 
 
 # Least squares -----------------------------------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature, Loss
-from dualnewton.matrix import RowVectors, linear
+from dualnewton.matrix import MemoryData, RowVectors, linear
 from dualnewton.matrix.blocks import by_columns
 from dualnewton.matrix.factors import factorised
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature, value_and_slopes
-from dualnewton.solvers.crossovers import Crossovers
+from dualnewton.solvers.crossovers import USUAL, Crossovers
 from dualnewton.solvers.direct.block import Block, weighted_sums
 from dualnewton.solvers.primal.incremental_gram import IncrementalGram
 
@@ -67,6 +67,7 @@ class Risk:
     free: bool  # whether there is an intercept
     squares: float | None = None  # Σ ã_ij², if it is known
     block: Block | None = None  # block of sparse rows that are not made dense
+    crossovers: Crossovers = USUAL
 
     @classmethod
     def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:
@@ -81,7 +82,7 @@ class Risk:
         rows = block.stored if as_stored else block.extended if with_ones else block.rows
         squares = problem.data.norm**2 + with_ones * problem.n  # the certificate needs the norm as well
         own = block if linear.is_sparse(rows) else None
-        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free, squares, own)
+        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free, squares, own, block.crossovers)
 
     def narrowed(self) -> Risk:
         """Return the same risk whose products and losses are computed in float32."""
@@ -94,7 +95,8 @@ class Risk:
         block = None if self.block is None else self.block.part(chosen)
         rows = self.rows.take(chosen, axis=0) if block is None else linear.as_float64(block.stored)
         ridge, halves = share * self.ridge, self.halves / share
-        return Risk(rows, self.vectors.part(chosen), self.loss, ridge, halves, self.free, block=block)
+        vectors = self.vectors.part(chosen)
+        return Risk(rows, vectors, self.loss, ridge, halves, self.free, block=block, crossovers=self.crossovers)
 
     def is_even(self) -> bool:
         """Whether the rows are about equally long."""
@@ -123,11 +125,30 @@ class Risk:
             return 0.0
         return self.block.crossovers.sloping_share
 
+    def _curvature(self, margins: np.ndarray) -> np.ndarray:
+        """Return c_i φ″_i at margins; those of the last ones are kept."""
+        if self._last.get("margins") is not margins:
+            self._last.update(margins=margins, curvature=curvature(self.loss, margins, self.vectors))
+        return self._last["curvature"]
+
     @cached_property
-    def grams(self) -> IncrementalGram:
-        """The sums of outer products of sparse rows."""
-        assert self.block is not None
-        return self.block.grams(self.ridge, intercept=self.free)
+    def _last(self) -> dict[str, np.ndarray]:
+        return {}
+
+    @cached_property
+    def _sums(self) -> dict[type, IncrementalGram]:
+        return {}
+
+    def grams(self, kind: type = np.float64) -> IncrementalGram:
+        """Return the sums of outer products in this type, of sparse rows or of those whose curvature is one number or zero."""
+        if kind not in self._sums:
+            if self.block is not None:
+                self._sums[kind] = self.block.grams(self.ridge, intercept=self.free)
+            else:
+                share = self.crossovers.updated_share
+                data = MemoryData(self.rows)
+                self._sums[kind] = IncrementalGram(data, intercept=self.border, ridge=self.ridge, updated_share=share)
+        return self._sums[kind]
 
     @cached_property
     def narrow(self) -> np.ndarray:
@@ -279,21 +300,38 @@ class Risk:
         """Return the Cholesky factor of the Hessian, summed in float32; None if that changes some direction much."""
         return _narrow_factor(partial(self.hessian, margins), self.ridge)
 
-    def sum_passes(self, margins: np.ndarray, crossovers: Crossovers) -> float:
-        """Return the passes that cost as much as the Hessian of sparse rows at these margins, and its factor.
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether Hessians are summed in float32, unless that changes some direction much.
+
+        Where only rows are read whose curvature has changed, that is for many features only: it costs a further step.
+        """
+        few = self.is_updated and self.ridge.size <= self.crossovers.updated_features
+        return self.block is None and self.rows.size >= self.crossovers.narrowed_entries and not few
+
+    @cached_property
+    def is_updated(self) -> bool:
+        """Whether Hessians are computed from the last one: those of sparse rows, and of dense ones if they are not very few and
+        their curvature is one number or zero.
+        """
+        products = self.rows.size * self.ridge.size
+        dense = self.loss.curvature is Curvature.PIECEWISE and products >= self.crossovers.updated_products
+        return self.block is not None or dense
+
+    def sum_passes(self, margins: np.ndarray, *, single: bool = False) -> float:
+        """Return the passes that cost as much as the Hessian at these margins, summed in this type; of sparse rows, with its
+        factor.
 
         Only the rows whose curvature has changed since the last Hessian are read for it, if these are few.
         """
-        assert self.block is not None
-        profile, changed = self.block.data.profile, 1.0
+        changed, crossovers, kind = 1.0, self.crossovers, np.float32 if single else np.float64
         if self.loss.curvature is Curvature.PIECEWISE:
-            changed = self.grams.changed(curvature(self.loss, margins, self.vectors))
+            changed = self.grams(kind).changed(self._curvature(margins))
+        if self.block is None:
+            return (1.0 if single else 2.0) * changed * self.ridge.size / crossovers.hessian_features
+        profile = self.block.data.profile
         entries = changed * profile.pairs / crossovers.pass_pairs + self.size**3 / crossovers.pass_cubes
         return entries / profile.stored
-
-    def curved_share(self, margins: np.ndarray) -> float:
-        """Return the share of the rows that have a curvature at these margins: only these are summed in the Hessian."""
-        return np.count_nonzero(curvature(self.loss, margins, self.vectors)) / self.n
 
     def factor_of(self, weights: np.ndarray, ridge: np.ndarray, *, single: bool = True) -> np.ndarray:
         """Return the Cholesky factor of Σ weights_i ã_i ã_iᵀ + D(ridge); ``single`` as in :meth:`factor`."""
@@ -303,7 +341,7 @@ class Risk:
         """Return the Hessian of the losses, whose Gram matrices are summed in this type."""
         K = self.loss.columns
         if K == 1:
-            return self._gram(curvature(self.loss, margins, self.vectors), kind)
+            return self._gram(self._curvature(margins), kind)
         weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
         H = coupled((self._gram(own, kind) for own in weights), K)
         if self.free:
@@ -316,8 +354,8 @@ class Risk:
 
         Rows on which φ″ is zero are left out. Where it is one number on the others, their products are scaled once.
         """
-        if self.block is not None:
-            return self.grams.at(weights)[0]
+        if self.is_updated:
+            return self.grams(kind).at(weights, single=kind is np.float32)[0]
         rows, values = self.rows, self.loss.curvature
         if values is Curvature.PIECEWISE:
             curved = weights.nonzero()[0]

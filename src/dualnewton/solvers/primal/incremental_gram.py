@@ -7,6 +7,7 @@ for fewer near the optimum, so that a step of Newton's method costs little more 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,15 @@ class Sum:
     weights: np.ndarray
     H: np.ndarray
     largest: np.ndarray
+
+
+class Change(NamedTuple):
+    """Weights, and how they differ from those of the last sum."""
+
+    weights: np.ndarray
+    rows: Any  # whose weight differs
+    active: int  # how many weights are not zero
+    few: bool  # whether these rows are so few that the sum is updated
 
 
 class IncrementalGram:
@@ -47,13 +57,21 @@ class IncrementalGram:
     ) -> None:
         self.data, self.intercept, self.ridge, self.updated_share = data, intercept, ridge, updated_share
         self.last: Sum | None = None
+        self.compared: Change | None = None  # the last weights that have been compared with those of the last sum
 
     def changed(self, weights: np.ndarray) -> float:
         """Return the share of the rows that are read for the sum with these weights."""
-        active, changed = count_active(weights), weights.size
-        if self.last is not None:
-            changed = self.data.changed(weights, self.last.weights).size
-        return (changed if changed <= self.updated_share * active else active) / weights.size
+        if self.last is None:
+            return count_active(weights) / weights.size
+        change = self._change(self.last, weights)
+        return (change.rows.size if change.few else change.active) / weights.size
+
+    def _change(self, last: Sum, weights: np.ndarray) -> Change:
+        """Return the rows whose weight differs from that of the last sum."""
+        if self.compared is None or self.compared.weights is not weights:
+            rows, active = self.data.changed(weights, last.weights), count_active(weights)
+            self.compared = Change(weights, rows, active, rows.size <= self.updated_share * active)
+        return self.compared
 
     def at(self, weights: np.ndarray, *, single: bool = False) -> tuple[np.ndarray, int]:
         """Return a copy of the sum with these weights, and the number of rows that were read for it.
@@ -76,8 +94,9 @@ class IncrementalGram:
 
         A feature that no row with a weight has any more is zero up to rounding, far below the ridge.
         """
-        changed, H = self.data.changed(weights, last.weights), last.H
-        if changed.size > self.updated_share * count_active(weights):
+        change, H = self._change(last, weights), last.H
+        changed, self.compared = change.rows, None
+        if not change.few:
             return None, 0
         if changed.size:
             difference = self.data.take(weights - last.weights, changed)
