@@ -94,7 +94,7 @@ def test_gradients_are_where_the_model_is(shape):
     np.testing.assert_array_equal(near, there.get())
     np.testing.assert_array_equal(sums, same)
     some = np.array([1, 4, 5])
-    factor, v = data.as_factor(None, some), V[0]
+    factor, v = data.as_factor(None, some, np.ones(data.d)), V[0]
     np.testing.assert_allclose(factor @ data.feature_array(v), X[some] @ v)
     np.testing.assert_allclose((factor.T @ v[:3]).get(), X[some].T @ v[:3])
 

@@ -2,6 +2,11 @@
 
     products(pairs, length, step, counter, sums)            sums[p, k] = the product of the two vectors pairs[k], in part p
     combination(factors, vectors, step, counter, out)       out = Σ_k factors[k] vectors[k]
+    combination_along(factors, vectors, along, step, counter, out, sums)
+        the same, and sums[p] = the product of ``along`` with part p of out
+    pair(now, before, along, rows, step, counter, out, sums)
+        out[k] = now[k] − before[k] of three vectors; in part p, the products of the rows, then of out[0] and out[1], with out[2]
+        (sums[p, 2k]) and with ``along`` (sums[p, 2k + 1]), then the squares of out[0] and out[2]
     penalised(l, x, ridge, scale, step, counter, g, sums)   g = l + ridge ∘ x; sums of ridge x², g² and scale g², in each part
 
 The sums of the parts are kept apart, so that they do not depend on which thread computed which part.
@@ -99,4 +104,50 @@ def _penalised(unpenalised, x, ridge, scale, step, counter, g, sums):
         part = next_number(counter)
 
 
+@lean
+def _combination_along(factors, vectors, along, step, counter, out, sums):
+    part = next_number(counter)
+    while part < sums.size:
+        low = part * step
+        own = view(out, low, least(step, out.size - low))
+        for i in range(own.size):
+            own[i] = 0.0
+        for k in range(factors.size):
+            if k + 1 < factors.size:
+                _fetch(vectors[k + 1] + 8 * low, own.size)
+            _add_multiple(factors[k], array_at(_pointer(vectors[k] + 8 * low), own.size), own)
+        sums[part] = _product(view(along, low, own.size), own)
+        part = next_number(counter)
+
+
+@lean
+def _subtract(now, before, out):
+    for i in range(out.size):
+        out[i] = now[i] - before[i]
+
+
+@lean
+def _pair(now, before, along, rows, step, counter, out, sums):
+    part, length, m = next_number(counter), out.shape[1], rows.size
+    while part < sums.shape[0]:
+        low = part * step
+        size = least(step, length - low)
+        for k in range(3):
+            ends = array_at(_pointer(now[k] + 8 * low), size), array_at(_pointer(before[k] + 8 * low), size)
+            _subtract(ends[0], ends[1], view(out, k * length + low, size))
+        y, g = view(out, 2 * length + low, size), view(along, low, size)
+        for k in range(m):
+            if k + 1 < m:
+                _fetch(rows[k + 1] + 8 * low, size)
+            row = array_at(_pointer(rows[k] + 8 * low), size)
+            sums[part, 2 * k], sums[part, 2 * k + 1] = _product(row, y), _product(row, g)
+        for k in range(2):
+            row = view(out, k * length + low, size)
+            sums[part, 2 * (m + k)], sums[part, 2 * (m + k) + 1] = _product(row, y), _product(row, g)
+        s = view(out, low, size)
+        sums[part, 2 * m + 4], sums[part, 2 * m + 5] = _product(s, s), _product(y, y)
+        part = next_number(counter)
+
+
 products, combination, penalised = TeamKernel(_products), TeamKernel(_combination), TeamKernel(_penalised)
+combination_along, pair = TeamKernel(_combination_along), TeamKernel(_pair)

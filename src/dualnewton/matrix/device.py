@@ -222,7 +222,7 @@ class DeviceData(Data):
         """Zeros on the device, one for each feature, which nobody changes: a model in this memory is known to be zero."""
         return self.xp.zeros(self.d)
 
-    def as_factor(self, rows: Any, indices: Rows) -> Any:
+    def as_factor(self, rows: Any, indices: Rows, diagonal: Any) -> Any:  # noqa: ARG002
         return rows if self.d < self.many else FewRows(self if isinstance(indices, slice) else self.subset(indices))
 
     # Chunks of rows as float64 ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton._cached import cached_property
-from dualnewton.matrix import linear, whole
+from dualnewton.matrix import few_rows, linear, whole
 from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import FEW_ENTRIES, few_products, mirrored, outer_products
@@ -181,6 +181,9 @@ class MemoryData(Data):
             ]
             for part in self.parts
         ]
+
+    def as_factor(self, rows: Any, indices: Rows, diagonal: np.ndarray) -> Any:  # noqa: ARG002
+        return few_rows.as_factor(rows, diagonal)
 
     # Products ----------------------------------------------------------------------------------------------------
 

@@ -248,10 +248,11 @@ class Data(Selections, ABC):
         """
         return np.ascontiguousarray(x)
 
-    def as_factor(self, rows: Any, indices: Rows) -> Any:  # noqa: ARG002
-        """Return ``rows``, the rows with these indices, as the left factor of products with feature arrays.
+    def as_factor(self, rows: Any, indices: Rows, diagonal: Any) -> Any:  # noqa: ARG002
+        """Return ``rows``, the rows with these indices, in the form in which ``few_rows`` multiplies them repeatedly with feature
+        arrays that are divided by ``diagonal``.
 
-        It and its transpose ``T`` support ``@``; vectors with an entry for each of these rows are NumPy arrays.
+        Vectors with an entry for each of these rows are NumPy arrays.
         """
         return rows
 

@@ -153,7 +153,7 @@ def _linear_functions() -> None:
 
 def _linear_algebra() -> None:
     from dualnewton.kernels import part_sums, team
-    from dualnewton.matrix import factors, vectors
+    from dualnewton.matrix import factors, few_rows, vectors
 
     team.prepare()
     matrix = np.zeros((1, 1))
@@ -163,6 +163,10 @@ def _linear_algebra() -> None:
     long = np.ones(vectors.LONG)
     vectors.combination(vectors.products([(long, long)]), [long])
     vectors.penalised(*[long] * 4)
+    vectors.combination_along(np.ones(1), [long], long)
+    vectors.pair([long] * 3, [long] * 3, [long], long)
+    shared = few_rows.SharedRows(sp.csr_array(np.eye(2)), np.ones(2))
+    shared.outside(shared.inside(np.ones(2), np.ones(2)), np.ones(2))
     factor, _ = factors.by_tiles(np.eye(2))
     factors.solved_by_tiles(factor, np.ones(2))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dualnewton.matrix import Data, linear
+from dualnewton.matrix import Data, few_rows, linear
 from dualnewton.matrix.factors import factorised, solved
 from dualnewton.objective.conjugate_gradients import conjugate_gradients
 from dualnewton.row_arrays import on_host
@@ -141,12 +141,13 @@ class Woodbury:
     def on(self, data: Data) -> Woodbury:
         """Gather the rows again."""
         chosen = slice(None) if self.chosen is None else self.chosen
-        return self._with_rows(data.as_factor(data.rows(chosen), chosen))
+        return self._with_rows(data.as_factor(data.rows(chosen), chosen, self.diagonal))
 
     def placed(self, data: Data) -> Woodbury:
         """Return the same curvature on the device on which the data keep vectors over features."""
         border = None if self.border is None else data.feature_array(self.border)
-        rows = data.as_factor(self.rows, slice(None) if self.chosen is None else self.chosen)
+        chosen = slice(None) if self.chosen is None else self.chosen
+        rows = data.as_factor(self.rows, chosen, self.diagonal)
         return self._with_rows(rows, diagonal=data.feature_array(self.diagonal), border=border)
 
     def _with_rows(self, rows: Any, **others: Any) -> Woodbury:
@@ -161,8 +162,8 @@ class Woodbury:
         return np.concatenate([self._of_features(g[:-1]) - b * self.border, np.asarray([b], like=g)])
 
     def _of_features(self, g: np.ndarray) -> np.ndarray:
-        inside = self.inner.solve(self.roots * (self.rows @ (g / self.diagonal)))
-        return (g - self.rows.T @ (self.roots * inside)) / self.diagonal
+        solution = self.inner.solve(few_rows.inside(self.rows, self.roots, g, self.diagonal))
+        return few_rows.outside(self.rows, self.roots * solution, g, self.diagonal)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix.vectors import combination, difference, products
+from dualnewton.matrix.vectors import combination_along, pair, products
 from dualnewton.row_arrays import compiled_function, inner_products, is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
@@ -70,32 +70,20 @@ class Corrections:
     def after_step(self, now: End, before: End, most: int) -> tuple[Corrections, np.ndarray | None]:
         """Do the same for the step between two ends; return the products of S and Z with the last gradient, if they are known.
 
-        On a device one kernel computes the differences and all products.
+        For long vectors, and on a device, one kernel computes the differences and all products.
         """
-        if (function := compiled_function("pair_of", None, now.x)) is None:
-            step, image = difference(now.x, before.x), difference(now.image, before.image)
-            y = difference(now.gradient, before.gradient)
-            if not _is_apart(step):
-                return self.with_pair(step, y, image, most), None
-            return self._with_pair_apart(step, y, image, most, now.gradient)
         start = max(0, len(self) + 1 - most)
-        both, y, (found, along), squares = function(self.both[2 * start :] if len(self) else None, now, before)
+        if (function := compiled_function("pair_of", None, now.x)) is not None:
+            both, y, (found, along), squares = function(self.both[2 * start :] if len(self) else None, now, before)
+        elif _is_apart(now.x):
+            at, at_start = ((end.x, end.image, end.gradient) for end in (now, before))
+            (step, image, y), found, along, squares = pair(at, at_start, self.both[2 * start :], now.gradient)
+            both = (*self.both[2 * start :], step, image)
+        else:
+            step, image = now.x - before.x, now.image - before.image
+            return self.with_pair(step, now.gradient - before.gradient, image, most), None
         joined = self._joined(start, both, y, found, squares)
         return (self, None) if joined is None else (joined, along)
-
-    def _with_pair_apart(
-        self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int, gradient: np.ndarray
-    ) -> tuple[Corrections, np.ndarray | None]:
-        """Return the same for long vectors in memory: the corrections with the new pair, and their products with the gradient.
-
-        Each row is multiplied by y and by the gradient while a cache has it.
-        """
-        start = max(0, len(self) + 1 - most)
-        both = (*self.both[2 * start :], step, image)
-        pairs = [(row, vector) for row in both for vector in (difference, gradient)]
-        found = products([*pairs, (step, step), (difference, difference)])
-        joined = self._joined(start, both, difference, found[: len(pairs) : 2], found[len(pairs) :])
-        return (self, None) if joined is None else (joined, found[1 : len(pairs) : 2])
 
     def _joined(
         self, start: int, both: Any, difference: np.ndarray, found: np.ndarray, squares: Any
@@ -148,9 +136,8 @@ class Corrections:
             found: tuple[Any, float] = function(-scale, z, factors, self.both, g)
             return found
         if isinstance(self.both, tuple):
-            step = combination(np.concatenate([[-scale], factors]), (z, *self.both))
-        else:
-            step = -scale * z + np.asarray(factors, like=self.both) @ self.both
+            return combination_along(np.concatenate([[-scale], factors]), (z, *self.both), g)
+        step = -scale * z + np.asarray(factors, like=self.both) @ self.both
         return step, inner_products((g, step))[0]
 
 
