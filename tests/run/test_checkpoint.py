@@ -281,7 +281,7 @@ PROBLEMS = {
     "X": (lambda: one(logistic, seed=1), "X=60x6 float64 .*, this run has X=60x6 float64 "),
     "one entry of X": (lambda: nudged(one(logistic)), "X=60x6 float64 .*, this run has X=60x6 float64 "),
     "dtype": (lambda: one(logistic, dtype=np.float32), "this run has X=60x6 float32"),
-    "storage": (lambda: one(logistic, sparse=1.1), "this run has X=60x6 float64 csr"),
+    "storage": (lambda: one(logistic, sparse=0.9), "this run has X=60x6 float64 csr"),
     "lam": (lambda: one(logistic, lam=0.1), "lam=0.005, this run has lam=0.1"),
     "loss": (
         lambda: one(losses.SmoothHinge(0.5)),

@@ -70,6 +70,16 @@ def few_products(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.
     return weighted.T @ rows, weighted.sum(axis=0)
 
 
+def bordered(H: np.ndarray, border: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+    """Append the row and the column of a constant feature, if there is an intercept."""
+    if not intercept:
+        return H
+    d = len(H)
+    whole = np.empty((d + 1, d + 1))  # np.block takes 12 µs, as long as the sums of a small matrix
+    whole[:d, :d], whole[d, :d], whole[:d, d], whole[d, d] = H, border, border, weights.sum()
+    return whole
+
+
 def column_pieces(A: Matrix, size: int) -> list[slice]:
     """Return slices of the columns of A for which dense copies of ``size`` rows are small; one slice if A is sparse."""
     if sp.issparse(A):

@@ -18,7 +18,7 @@ from dualnewton._cached import cached_property
 from dualnewton.matrix import few_rows, linear, whole
 from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
-from dualnewton.matrix.grams import FEW_ENTRIES, few_products, mirrored, outer_products
+from dualnewton.matrix.grams import FEW_ENTRIES, bordered, few_products, mirrored, outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, sum_of_squares, workers
 from dualnewton.row_arrays import column_sums
@@ -263,15 +263,15 @@ class MemoryData(Data):
     ) -> np.ndarray:
         indices = np.arange(self.n) if indices is None else indices
         if type(self.X) is np.ndarray and indices.size * self.d <= FEW_ENTRIES:
-            return _bordered(*few_products(self.X.take(indices, axis=0), weights), weights, intercept=intercept)
+            return bordered(*few_products(self.X.take(indices, axis=0), weights), weights, intercept=intercept)
         pairs = self._pairs(indices)
         by_pairs = pairs > 0.0
         if self.is_large and indices.size and not by_pairs:
-            return _bordered(*self.compiled.gram(weights, indices, single=single), weights, intercept=intercept)
+            return bordered(*self.compiled.gram(weights, indices, single=single), weights, intercept=intercept)
         sums = self._sum_pairs if by_pairs else partial(self._sum_products, np.float32 if single else np.float64)
         if not by_pairs and gram_parts(indices.size, self.d) == 1:  # small fits: calls take longer than the sums
             border = np.zeros(self.d if intercept else 0)
-            return _bordered(sums(indices, weights, border), border, weights, intercept=intercept)
+            return bordered(sums(indices, weights, border), border, weights, intercept=intercept)
 
         def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
             border = np.zeros(self.d if intercept or by_pairs else 0)
@@ -286,7 +286,7 @@ class MemoryData(Data):
             border += own
         if by_pairs:
             mirrored(H)
-        return _bordered(H, border, weights, intercept=intercept)
+        return bordered(H, border, weights, intercept=intercept)
 
     def _pairs(self, indices: np.ndarray) -> float:
         """Return the pairs of entries in these rows if their Gram matrix is summed pair by pair, else 0."""
@@ -481,16 +481,6 @@ def profile_of(X: Any) -> Profile:
 @lru_cache
 def _dense_profile(n: int, d: int, itemsize: int) -> Profile:
     return Profile(n, d, n * d, 0.5 * n * d * d, False, itemsize)
-
-
-def _bordered(H: np.ndarray, border: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
-    """Append the row and the column of a constant feature, if there is an intercept."""
-    if not intercept:
-        return H
-    d = len(H)
-    bordered = np.empty((d + 1, d + 1))  # np.block takes 12 µs, as long as the sums of a small matrix
-    bordered[:d, :d], bordered[d, :d], bordered[:d, d], bordered[d, d] = H, border, border, weights.sum()
-    return bordered
 
 
 def _pieces(size: int, step: int) -> Iterator[slice]:

@@ -62,7 +62,8 @@ def test_each_model_ends_where_it_ends_alone(loss, targets, fit_intercept, more)
         assert problem.certify(found.w, found.intercept).relative_gap <= 1e-10
         own = newton.solve(problem, Block(problem.data), None, Limits(1e-10))
         np.testing.assert_allclose(found.w, own.w, rtol=1e-4, atol=1e-6)
-        assert abs(found.steps - own.steps) <= 1
+        if loss.rough_fit(problem.y, None) is None:  # else a model alone starts nearer to its solution
+            assert abs(found.steps - own.steps) <= 1
 
 
 def test_outputs_of_least_squares_share_one_factor(monkeypatch):

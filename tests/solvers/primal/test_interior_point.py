@@ -196,7 +196,7 @@ def test_thresholds_with_more_features_than_examples_and_repeated_features(n, d,
 
 
 def test_the_first_matrices_are_in_single_precision_and_the_last_are_not(monkeypatch):
-    problem, asked = problem_for(losses.Hinge(), n=2500, d=60, lam=1e-8 / 2500, fit_intercept=True), []
+    problem, asked = problem_for(losses.Hinge(), n=2500, d=200, lam=1e-8 / 2500, fit_intercept=True), []
     own = MemoryData.weighted_gram
 
     def noted(self, weights, *args, single=False, **options):
