@@ -33,18 +33,15 @@ class Facts:
 
     @classmethod
     def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False, models: int = 1) -> Facts:
-        """Measure the problem on a sample of its rows."""
+        """Measure the problem: on a sample of its rows, unless the sum of all squares is known."""
         costs = Costs.of(problem.data.profile, tuning)
-        some = evenly_spaced(costs.n, tuning.norm_sample)
         data, gamma = problem.data, problem.loss.gamma
-        sizes = data.squared_norms(some)
-        if problem.sample_weight is not None:
-            sizes = data.entries(problem.c, some) * sizes
-        if gamma is None:
-            y = data.entries(problem.y, some)
-            curvature = problem.loss.second_derivative(first_margins(problem, some), y)
-            sizes, gamma = sizes * curvature.reshape(sizes.size, -1).max(axis=1), 1.0
-        mean, scale = float(sizes.mean()), gamma * problem.lam * costs.n
+        known = data.capabilities.random_rows and data.capabilities.whole
+        if known and gamma is not None and problem.sample_weight is None:
+            mean = data.norm * data.norm / costs.n
+        else:
+            mean, gamma = _mean_curvature(problem, evenly_spaced(costs.n, tuning.norm_sample)), gamma or 1.0
+        scale = gamma * problem.lam * costs.n
         # Squares may overflow to infinity or NaN.
         worst = tuning.largest_conditioning
         conditioning = 1.0 + mean / scale if mean < worst * scale else worst
@@ -238,6 +235,19 @@ class Facts:
     def matrix_free(self) -> bool:
         """Whether Newton's method solves by conjugate gradients, since neither n×n nor d×d matrices may be factorised."""
         return min(self.costs.n, self.costs.d) > self.tuning.largest_matrix and self.has_hessian
+
+
+def _mean_curvature(problem: Problem, some: slice) -> float:
+    """Return the mean of c_i‖a_i‖² over some rows, for a loss without γ of c_i φ″_i‖a_i‖²."""
+    data = problem.data
+    sizes = data.squared_norms(some)
+    if problem.sample_weight is not None:
+        sizes = data.entries(problem.c, some) * sizes
+    if problem.loss.gamma is None:
+        y = data.entries(problem.y, some)
+        curvature = problem.loss.second_derivative(first_margins(problem, some), y)
+        sizes = sizes * curvature.reshape(sizes.size, -1).max(axis=1)
+    return float(sizes.mean())
 
 
 def mean_squared_cosine(problem: Problem, tuning: Tuning, *, scaled: bool = False) -> float:
