@@ -97,6 +97,22 @@ def test_rows_of_one_length_are_not_sorted():
     assert linear.order_by_length(sp.csr_array(np.ones((N, D))), np.inf) is None
 
 
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+def test_column_indices_increase_exactly_where_scipy_says_so(wide):
+    rng, answers = np.random.default_rng(7), []
+    for lengths in [(0, 0), (0, 2, 0, 3, 0), (1, 1), (3,), (2, 3, 1), *rng.integers(0, 4, (40, 5))]:
+        columns = [np.sort(rng.choice(6, size, replace=rng.random() < 0.3)) for size in lengths]
+        if rng.random() < 0.3:
+            columns = [each[::-1] for each in columns]
+        indices, indptr = np.concatenate(columns).astype(wide), np.r_[0, np.cumsum(lengths)].astype(wide)
+        X = sp.csr_array((np.ones(indices.size), indices, indptr), shape=(len(lengths), 6))
+        answers.append(X.has_canonical_format)
+        assert linear.in_order(X) is bool(answers[-1])
+    assert 10 < sum(answers) < 35
+    falling = linear.sparse_view(sp.csr_array, (np.ones(3), np.arange(3), np.array([0, 2, 1, 3])), (3, 6))
+    assert not linear.in_order(falling)
+
+
 @pytest.mark.usefixtures("_chunk")
 def test_squared_norms(stored):
     assert_same(linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))

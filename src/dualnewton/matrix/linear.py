@@ -266,7 +266,19 @@ def in_order(X: Matrix) -> bool:
     """Whether the column indices of each row of a CSR array increase, so that none is repeated; threads share many rows."""
     # A piece for each thread: the combined answer does not depend on their number, and SciPy's objects take 0.1 ms each.
     parts = cut(X, max(CHECKED, (X.indices.nbytes + X.data.nbytes) // (1 + workers().helpers) + 1))
-    return all(workers().each(parts, lambda part: part.has_canonical_format))
+    return all(workers().each(parts, _columns_increase))
+
+
+def _columns_increase(X: Matrix) -> bool:
+    """Do the same by one thread: SciPy's check, whose loop is over rows, takes three times as long on short rows."""
+    starts = X.indptr
+    if not (starts[1:] >= starts[:-1]).all():
+        return False
+    columns = X.indices[: starts[-1]]
+    increase = columns[1:] > columns[:-1]
+    first, last = np.searchsorted(starts, np.array([1, columns.size], starts.dtype))
+    increase[starts[first:last] - 1] = True  # from the last entry of a row to the first one of another
+    return bool(increase.all())
 
 
 def squared(X: Matrix) -> Matrix:

@@ -156,3 +156,14 @@ def test_rows_in_the_order_of_their_lengths_keep_their_dual_values(loss, tol, mo
     assert found.alpha is not None
     (pair,) = certify_pairs([problem], [found.w], [0.0], [found.alpha])
     assert pair.certificate.relative_gap <= tol
+
+
+def test_curvature_and_changed_rows_are_computed_once_at_each_point(monkeypatch):
+    """The cost of a Hessian is predicted at the point where it is then summed."""
+    labels, seen = np.where(SCORE > 3.0, 1.0, -1.0), []
+    one, changed = losses.SquaredHinge.second_derivative, MemoryData.changed
+    with monkeypatch.context() as watched:
+        watched.setattr(losses.SquaredHinge, "second_derivative", lambda *a: seen.append(a[1]) or one(*a))
+        watched.setattr(MemoryData, "changed", lambda *a: seen.append(a[1]) or changed(*a))
+        assert dn.solve(dn.Problem(X, labels, losses.SquaredHinge(), lam=1e-4), tol=1e-8).plan.family == "stored"
+    assert len({id(each) for each in seen}) == len(seen) > 4

@@ -19,7 +19,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature, Loss
-from dualnewton.matrix import MemoryData, RowVectors, linear
+from dualnewton.matrix import MemoryData, RowVectors, count_active, linear
 from dualnewton.matrix.blocks import by_columns
 from dualnewton.matrix.factors import factorised
 from dualnewton.matrix.grams import coupled
@@ -251,7 +251,7 @@ class Risk:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ values_i ã_i."""
-        few = self.flat_share and np.count_nonzero(values) <= self.flat_share * values.size
+        few = self.flat_share and count_active(values) <= self.flat_share * values.size
         sums = self.sums_of_rows(values) if few else self.transposed @ values
         if not self.border:
             return np.asarray(sums)
