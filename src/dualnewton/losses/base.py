@@ -315,8 +315,14 @@ class Loss(RoundingErrors):
     def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Return a point near α with Σ c_i α_i = 0, by scaling down the entries of the sign with the larger weighted sum.
 
-        −α_i stays in the domain of φ*, which is convex and contains 0 for every loss that is bounded below.
+        −α_i stays in the domain of φ*, which is convex and contains 0 for every loss that is bounded below. α may have a row for
+        each of several problems.
         """
+        if alpha.ndim == 2:
+            ups, downs = np.maximum(alpha, 0.0) @ c, np.maximum(-alpha, 0.0) @ c
+            kept = np.minimum(ups, downs)
+            shrink_ups, shrink_downs = kept / np.where(ups > 0.0, ups, 1.0), kept / np.where(downs > 0.0, downs, 1.0)
+            return np.where(alpha > 0.0, shrink_ups[:, None], shrink_downs[:, None]) * alpha
         up, down = map(float, summed(_signed_sums, alpha, c))
         keep = min(up, down)
         shrink_up = keep / up if up > 0.0 else 0.0

@@ -21,7 +21,7 @@ from dualnewton.objective.groups import Group, columns_of, for_each, groups_of
 from dualnewton.objective.multiples import scaled_if_far
 from dualnewton.objective.problem import Problem, finite_matrix
 from dualnewton.objective.rounding import rounding_bounds
-from dualnewton.objective.row_sums import label_weights
+from dualnewton.objective.row_sums import label_weights, over_rows
 from dualnewton.row_arrays import is_elsewhere
 from dualnewton.validation import vector
 
@@ -178,13 +178,35 @@ def certify_pairs(
     For methods that compute both: at a kink −φ′(z_i) is any slope in an interval, and a wrong choice proves nothing.
     """
     models, intercepts = _checked_models(problems, models, intercepts)
-    points = [problem.balanced(problem.dual_point(alpha)) for problem, alpha in zip(problems, alphas, strict=True)]
     products = problems[0].data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
-    products, found, groups = products.reshape(problems[0].n, -1), [], groups_of(problems)
-    for (problem, own), w, b, bound in zip(
-        columns_of(problems), models, intercepts, dual_bounds(problems, points, groups), strict=True
-    ):
-        losses = problem.losses_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)))
-        penalty = float(problem.lam * problem.g.value(w))
-        found.append(PrimalBound(losses + penalty, bound, penalty))
+    products, groups, points, losses = products.reshape(problems[0].n, -1), groups_of(problems), [], list[float]()
+    first = column = 0
+    for group in groups:
+        own, last = slice(first, first + group.M), column + group.M * group.K
+        points += _balanced(group, alphas[own])
+        losses += _losses(group, products[:, column:last], intercepts[own])
+        first, column = own.stop, last
+    penalties = [float(problem.lam * problem.g.value(w)) for problem, w in zip(problems, models, strict=True)]
+    parts = zip(losses, dual_bounds(problems, points, groups), penalties, strict=True)
+    found = [PrimalBound(value + penalty, bound, penalty) for value, bound, penalty in parts]
     return _pairs(groups, models, intercepts, found, tol)
+
+
+def _balanced(group: Group, alphas: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the dual points of a group, checked and balanced."""
+    first = group.first
+    if group.M == 1:
+        return [first.balanced(first.dual_point(alphas[0]))]
+    found = finite_matrix("alpha", np.array(alphas), (group.M, first.n))
+    return list(first.loss.balanced(found, group.rows.y, first.c) if first.fit_intercept else found)
+
+
+def _losses(group: Group, products: np.ndarray, intercepts: Sequence[Any]) -> list[float]:
+    """Return (1/n) Σ c_i φ(z_i) of each problem of a group, given the products of the rows with their models, as columns."""
+    first, rows = group.first, group.rows
+    if group.M == 1:
+        z = products if first.columns > 1 else products[:, 0]
+        return [first.losses_at(rows.shifted(z + np.asarray(intercepts[0], like=products)))]
+    values = first.loss.value(np.ascontiguousarray(products.T) + np.array(intercepts)[:, None], rows.y)
+    sums = over_rows(first.loss, values) if rows.c is None else values @ rows.c
+    return [value / first.n for value in sums.tolist()]

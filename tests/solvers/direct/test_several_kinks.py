@@ -70,7 +70,7 @@ def test_a_step_is_that_of_each_model(joined, monkeypatch):
     rng = np.random.default_rng(0)
     A, ridges = rng.standard_normal((20, 5)), rng.uniform(0.1, 2.0, (3, 5))
     weights, mass, imbalance = rng.uniform(0.1, 9.0, (3, 20)), rng.standard_normal((3, 20)), rng.standard_normal((3, 5))
-    models = several_kinks.Models(np.ascontiguousarray(A.T), 5, ridges, joined)
+    models = several_kinks.Models(np.ascontiguousarray(A.T), 5, ridges, joined, alike=False)
     assert models.factorise(weights.ravel())
     assert factorised == ([15] if joined else [5, 5, 5])
     dx, dz = models.direction(imbalance.ravel(), mass.ravel())
@@ -79,6 +79,19 @@ def test_a_step_is_that_of_each_model(joined, monkeypatch):
         assert one.factorise(weights[k])
         for mine, other in zip((dx, dz), one.direction(imbalance[k], mass[k]), strict=True):
             np.testing.assert_allclose(mine.reshape(3, -1)[k], other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_models_of_one_penalty_share_the_matrix_of_their_least_squares_fits(alike):
+    rng = np.random.default_rng(1)
+    A, targets, c = rng.standard_normal((20, 5)), rng.standard_normal((3, 20)), np.ones(20)
+    ridges = np.tile(rng.uniform(0.1, 2.0, 5), (3, 1)) if alike else rng.uniform(0.1, 2.0, (3, 5))
+    models = several_kinks.Models(np.ascontiguousarray(A.T), 5, ridges, 15, alike)
+    found = models.fitted(targets.ravel(), np.ones(60), 0.7, single=False).reshape(3, 5)
+    for ridge, own, target in zip(ridges, found, targets, strict=True):
+        one = step_systems.Rows.of(A, 5, ridge).fitted(target, c, 0.7, single=False)
+        np.testing.assert_allclose(own, one, rtol=1e-11)
+        np.testing.assert_allclose((A.T @ A / 0.7 + np.diag(ridge)) @ own, A.T @ target / 0.7, rtol=1e-10)
 
 
 def test_models_that_differ_in_more_are_solved_alone():

@@ -86,10 +86,10 @@ def terms_of(problem: Problem, block: Block, live: Any, tol: float) -> Terms:
     elif c is None and lamn in block.cache:
         matrix = block.cache[lamn]  # of another class, with the products of its columns
     else:
-        rows = block.extended if problem.fit_intercept else block.rows
-        ridge = np.zeros(rows.shape[1])
-        ridge[: problem.d] = lamn if v is None else lamn * v
-        matrix = Rows.of(rows[live], problem.d, ridge)
+        rows, d = block.rows if c is None else block.rows[live], problem.d
+        columns, ridge = np.ones((d + problem.fit_intercept, len(rows))), np.zeros(d + problem.fit_intercept)
+        columns[:d], ridge[:d] = rows.T, lamn if v is None else lamn * v
+        matrix = Rows(columns, d, ridge)
         if c is None:
             block.cache[lamn] = matrix
     return Terms(matrix, positions, jumps, kinks[0].left, c)

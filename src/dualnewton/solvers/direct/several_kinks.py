@@ -38,7 +38,8 @@ def solve(
     columns[:d] = block.rows.T
     kinks = first.loss.kinks(y)
     positions, jumps = np.array([k.position for k in kinks]), np.array([k.right - k.left for k in kinks])
-    system = Models(columns, d, squares.ridges(problems), block.crossovers.joined_unknowns)
+    alike = len({each.lam for each in problems}) == 1
+    system = Models(columns, d, squares.ridges(problems), block.crossovers.joined_unknowns, alike)
     steps = 1  # the start is a step
     with np.errstate(all="ignore"):  # the certificate would show a point that overflow has made wrong
         terms = Terms(system, positions, jumps, kinks[0].left, None)
@@ -77,25 +78,43 @@ class Models(System):
         d: int,  # number of features
         ridges: np.ndarray,  # (K, m) λn v_j, and 0 for the intercept
         joined: int,  # unknowns of all models up to which their systems are solved as one
+        alike: bool,  # whether all models have the same ridges
     ) -> None:
         super().__init__(d, ridges.reshape(-1))
         self.K, self.columns, self.rows = len(ridges), columns, np.ascontiguousarray(columns.T)
         self.scaled, self.H = np.empty((self.K, *columns.shape)), np.empty((self.K, len(columns), len(columns)))
-        self.diagonals = self.H.reshape(self.K, -1)[:, :: len(columns) + 1]
+        self.flat = self.scaled.reshape(-1, self.rows.shape[0]), self.H.reshape(-1, len(columns))  # views
+        self.diagonals, self.alike = self.H.reshape(self.K, -1)[:, :: len(columns) + 1], alike
         size, self.joined = self.K * len(columns), None
         if size <= joined:
             self.joined = np.zeros((size, size))
             self.blocks = np.einsum("kikj->kij", self.joined.reshape(self.K, len(columns), self.K, -1))  # a view
 
     def margins(self, x: np.ndarray) -> np.ndarray:
-        return (x.reshape(self.K, -1) @ self.columns).reshape(-1)
+        return x.reshape(self.K, -1).dot(self.columns).reshape(-1)
 
     def sums(self, mass: np.ndarray) -> np.ndarray:
-        return (mass.reshape(self.K, -1) @ self.rows).reshape(-1)
+        return mass.reshape(self.K, -1).dot(self.rows).reshape(-1)
+
+    def direction(self, imbalance: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        right = self.sums(mass)
+        right += imbalance
+        dx = self.solved(np.negative(right, out=right))
+        return dx, self.margins(dx)
+
+    def fitted(self, targets: np.ndarray, c: np.ndarray, width: float, *, single: bool) -> np.ndarray | None:
+        if not self.alike:
+            return super().fitted(targets, c, width, single=single)
+        H = self.columns.dot(self.rows)  # the matrix of each model, since no example has a weight
+        H.reshape(-1)[:: len(H) + 1] += width * self.ridge[: len(H)]
+        factor = cholesky(H.T)
+        return (
+            None if factor is None else dpotrs(factor, self.sums(targets).reshape(self.K, -1).T, lower=1)[0].T.ravel()
+        )
 
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check, single: bool) -> bool:  # noqa: ARG002
         np.multiply(weights.reshape(self.K, 1, -1), self.columns, out=self.scaled)
-        np.matmul(self.scaled.reshape(-1, len(self.rows)), self.rows, out=self.H.reshape(-1, len(self.columns)))
+        self.flat[0].dot(self.rows, out=self.flat[1])
         self.diagonals += ridge.reshape(self.K, -1)
         if self.joined is not None:
             self.blocks[...] = self.H
@@ -106,7 +125,7 @@ class Models(System):
 
     def solved(self, right: np.ndarray) -> np.ndarray:
         if self.joined is not None:
-            return np.asarray(dpotrs(self.factors[0], right, lower=1)[0])
+            return np.asarray(dpotrs(self.factors[0], right, lower=1, overwrite_b=1)[0])
         parts = zip(self.factors, right.reshape(self.K, -1), strict=True)
         return np.concatenate([dpotrs(factor, own, lower=1)[0] for factor, own in parts])
 

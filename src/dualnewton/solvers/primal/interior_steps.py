@@ -73,9 +73,6 @@ SHORTEST = 1e-10
 NOTHING = 1e-18
 """Mean of p s and q t, in units of a margin, below which it is rounding."""
 
-HALVES = np.array([0.5, -0.5])[:, None, None]
-"""½, and −½ for q, whose change is that of p negated."""
-
 WIDTH = 6.0
 """Width, in root mean square residuals of the least-squares fit, over which a slope rises by its jump at the start."""
 
@@ -121,7 +118,9 @@ class Terms:
 
     def fold(self, values: np.ndarray) -> np.ndarray:
         """Sum over the kinks of each example."""
-        return values[0] if len(values) == 1 else np.add.reduce(values, axis=0)
+        if len(values) == 1:
+            return values[0]
+        return values[0] + values[1] if len(values) == 2 else np.add.reduce(values, axis=0)
 
     def mass(self, values: np.ndarray) -> np.ndarray:
         """Sum over the kinks of each example, times its weight."""
@@ -129,7 +128,7 @@ class Terms:
 
     def total(self, values: np.ndarray) -> float:
         """Sum over the kinks of all examples, with their weights."""
-        return float(values.sum() if self.c is None else self.c @ self.fold(values))
+        return float(values.sum() if self.c is None else self.c.dot(self.fold(values)))
 
     def slopes(self, p: np.ndarray) -> np.ndarray:
         """−α_i, times the weights."""
@@ -210,8 +209,7 @@ class Directions:
         self.weak = False  # whether a solution missed the requested accuracy, or needed many refinements
         self.values, self.slacks = values, slacks = state.boxes[:2], state.boxes[2:]
         self.ratio = ratio = slacks / values
-        self.D = D = ratio[0] + ratio[1]
-        np.divide(1.0, D, out=D)
+        self.D = D = 1.0 / (ratio[0] + ratio[1])
         # Whether the matrix has a factor.
         self.possible = terms.system.factorise(terms.mass(D), check=check, single=state.single)
 
@@ -229,10 +227,12 @@ class Directions:
         if terms.live is not None:
             dp *= terms.live
         h = dp / self.values
-        h += HALVES
+        u, v = h  # Δp/p, and −Δq/q
+        u += 0.5
+        v -= 0.5
         h *= h
-        length = 1.0 / max(1.0, 0.5 + math.sqrt(float(np.maximum.reduce(h, axis=None))))
-        reached = (1.0 - length) * state.mu - length**2 * float(terms.mass(dp) @ z) / terms.total_weight
+        length = 1.0 / max(1.0, 0.5 + math.sqrt(h.item(h.argmax())))  # an index is found faster than a value
+        reached = (1.0 - length) * state.mu - length**2 * float(terms.mass(dp).dot(z)) / terms.total_weight
         h -= 1.25
         h *= self.slacks
         return reached, h
@@ -257,7 +257,8 @@ class Directions:
         np.subtract(change, moves, out=moves)
         if terms.live is not None:
             way *= terms.live
-        most = -float(np.minimum.reduce(way / state.boxes, axis=None))
+        shares = way / state.boxes
+        most = -shares.item(shares.argmin())
         return Direction(x, z, way, 1.0 if most <= 1.0 else 1.0 / most, left)
 
     def balancing(self) -> np.ndarray:
@@ -419,17 +420,19 @@ def starting_state(terms: Terms, *, single: bool = False) -> State | None:
     """
     system, (several, n) = terms.system, terms.kinks.shape
     c = np.ones(n) if terms.c is None else terms.c
-    targets, share = terms.fold(terms.kinks) / several, 1.0 / float(np.add.reduce(c))
-    off = targets - share * float(c @ targets)
-    unit = EXPECTED * math.sqrt(share * float(c @ (off * off))) or 1.0
-    steepness = WIDTH * unit / (float(np.add.reduce(terms.jumps, axis=None)) / n)
-    middle = terms.least + terms.fold(0.5 * terms.jumps)
-    x = system.fitted(targets - steepness * middle, c, steepness, single=single)
-    if x is None or not math.isfinite(float(x @ x)):
+    targets, share = terms.fold(terms.kinks), 1.0 / (float(n) if terms.c is None else float(np.add.reduce(c)))
+    if several > 1:
+        targets = targets / several
+    off = targets - share * float(c.dot(targets))
+    unit = EXPECTED * math.sqrt(share * float(c.dot(off * off))) or 1.0
+    total = terms.fold(terms.jumps)
+    steepness = WIDTH * unit / (float(np.add.reduce(total)) / n)
+    x = system.fitted(targets - steepness * (terms.least + 0.5 * total), c, steepness, single=single)
+    if x is None or not math.isfinite(float(x.dot(x))):
         return None
     z = system.margins(x)
     off = z - targets
-    unit = math.sqrt(share * float(c @ (off * off))) or 1.0
+    unit = math.sqrt(share * float(c.dot(off * off))) or 1.0
     multiple, inside = _best_multiple(terms, x, z), INSIDE
     if multiple > 1.0:
         x, z, inside = multiple * x, multiple * z, MULTIPLE_INSIDE
@@ -443,7 +446,7 @@ def starting_state(terms: Terms, *, single: bool = False) -> State | None:
     p *= terms.jumps
     np.subtract(terms.jumps, p, out=q)
     np.maximum(-r, 0.0, out=s)
-    s += APART * unit * np.sqrt(terms.even)
+    s += APART * unit if terms.c is None else APART * unit * np.sqrt(terms.even)
     np.add(s, r, out=t)
     return terms.at(x, r, boxes, unit, single=single)
 

@@ -19,8 +19,8 @@ from dualnewton.solvers.primal.curvature import Cholesky, Woodbury
 LIFTS = (1e-14, 1e-11, 1e-8)
 """Fractions of its diagonal that are added to a matrix, in turn, if it has no Cholesky factor."""
 
-LONG = 32
-"""Length of rows from which they are scaled one by one; shorter ones are transposed first, and scaled as columns."""
+LONG = 18
+"""Unknowns from which the symmetry of Ãᵀ D(weights) Ã saves more time than roots of the weights and SciPy's call of BLAS take."""
 
 CANCELLED = 1e3
 """With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by this factor, by which
@@ -81,12 +81,12 @@ class System(ABC):
 
         It is the distance of w from w(α) for entries with a ridge, and the unit of x_j times the imbalance for the others.
         """
-        own = float(self.halves @ (imbalance * imbalance))
-        return own if self.loose is None else own + unit * float(self.loose @ np.abs(imbalance))
+        own = float(self.halves.dot(imbalance * imbalance))  # methods: operators take twice as long for few features
+        return own if self.loose is None else own + unit * float(self.loose.dot(np.abs(imbalance)))
 
     def penalty(self, x: np.ndarray) -> float:
         """½ Σ ridge_j x_j²."""
-        return 0.5 * float(self.ridge @ (x * x))
+        return 0.5 * float(self.ridge.dot(x * x))
 
     def fitted(self, targets: np.ndarray, c: np.ndarray, width: float, *, single: bool) -> np.ndarray | None:
         """argmin_x Σ_i c_i (ã_iᵀx − target_i)²/(2 width) + ½ Σ ridge_j x_j²."""
@@ -104,40 +104,40 @@ class Rows(System):
 
     def __init__(
         self,
-        # (d, n) or (d + 1, n) Ãᵀ: the transpose of rows in C order, or for short rows an array in C order, so that
-        # scaling the examples is fast.
-        columns: np.ndarray,
+        columns: np.ndarray,  # (d, n) or (d + 1, n) Ãᵀ in C order: scaling the examples is faster than in that of the rows
         d: int,
         ridge: np.ndarray,
         units: np.ndarray | None = None,
     ) -> None:
         super().__init__(d, ridge, units)
-        self.columns, self.by_rows = columns, len(columns) >= LONG
-        self.scaled, self.H = np.empty_like(columns), np.empty((len(ridge), len(ridge)))
+        self.columns, self.symmetric = columns, len(columns) >= LONG
+        self.scaled, self.H = np.empty(columns.shape), np.empty((len(ridge), len(ridge)))
         self.diagonal = self.H.reshape(-1)[:: len(ridge) + 1]
         self.plain: np.ndarray | None = None
 
     @classmethod
     def of(cls, rows: np.ndarray, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> Rows:
-        """Return the matrix of Ã in C order."""
-        return cls(rows.T if rows.shape[1] >= LONG else np.ascontiguousarray(rows.T), d, ridge, units)
+        """Return the matrix of Ã, given by its rows."""
+        return cls(np.ascontiguousarray(rows.T), d, ridge, units)
 
     def margins(self, x: np.ndarray) -> np.ndarray:
-        return x @ self.columns
+        return x.dot(self.columns)
 
     def sums(self, mass: np.ndarray) -> np.ndarray:
-        return self.columns @ mass
+        return self.columns.dot(mass)
 
     def direction(self, imbalance: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        dx = np.asarray(dpotrs(self.factor, -(imbalance + self.columns @ mass), lower=1, overwrite_b=1)[0])
-        return dx, dx @ self.columns
+        right = self.columns.dot(mass)
+        right += imbalance
+        dx = dpotrs(self.factor, np.negative(right, out=right), lower=1, overwrite_b=1)[0]
+        return dx, dx.dot(self.columns)
 
     def fitted(self, targets: np.ndarray, c: np.ndarray, width: float, *, single: bool) -> np.ndarray | None:  # noqa: ARG002
         if self.plain is None:  # classes share it
             self._weigh(c)
             self.plain = self.H.copy()
-        np.divide(self.plain, width, out=self.H)
-        return self.solved(self.sums(c * targets / width)) if self._factorise(self.ridge) else None
+        self.H[...] = self.plain
+        return self.solved(self.sums(c * targets)) if self._factorise(width * self.ridge) else None
 
     def curve(self, weights: np.ndarray, ridge: np.ndarray, *, check: Check = None, single: bool = False) -> bool:  # noqa: ARG002
         self._weigh(weights)
@@ -150,21 +150,19 @@ class Rows(System):
 
     def _weigh(self, weights: np.ndarray) -> None:
         """Compute the upper triangle of H = Ãᵀ D(weights) Ã, at least."""
-        if self.by_rows:
+        if self.symmetric:
             np.multiply(self.columns, np.sqrt(weights), out=self.scaled)
-            dsyrk(1.0, self.scaled, c=self.H.T, overwrite_c=1, lower=1)
+            dsyrk(1.0, self.scaled.T, c=self.H.T, trans=1, overwrite_c=1, lower=1)
         else:
-            # For so few features a product with the transpose of another matrix is faster than one with its own.
             np.multiply(self.columns, weights, out=self.scaled)
-            np.matmul(self.scaled, self.columns.T, out=self.H)
+            self.scaled.dot(self.columns.T, out=self.H)
 
     def solved(self, right: np.ndarray) -> np.ndarray:
         return np.asarray(dpotrs(self.factor, right, lower=1, overwrite_b=1)[0])
 
     def restricted(self, kept: np.ndarray) -> Rows:
         """Return the matrix of some examples."""
-        columns = self.columns.T[kept].T if self.by_rows else self.columns.take(kept, axis=1)
-        return Rows(columns, self.d, self.ridge)
+        return Rows(self.columns.take(kept, axis=1), self.d, self.ridge)
 
 
 class Passes(System):
