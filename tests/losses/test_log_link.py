@@ -209,3 +209,30 @@ def test_a_rough_fit_has_the_slopes_and_curvatures_of_the_losses_at_its_margins(
         constant = loss.value(np.full(40, loss.best_constant(y, c)), y)
         assert value == pytest.approx(constant.sum() if c is None else c @ constant, rel=1e-12)
     assert loss.rough_fit(0.0 * y, None) is None
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_the_curvature_of_a_slope_is_that_of_the_margin(loss):
+    y, z = (each.ravel() for each in np.meshgrid(LABELS[loss.valid_labels(LABELS)], np.linspace(-9.0, 9.0, 37)))
+    alpha = -loss.derivative(z, y)
+    found, scale = loss.curvature_of_slope(alpha, z, y), np.abs(alpha) + y + 1.0
+    assert (np.abs(found - loss.second_derivative(z, y)) <= 1e-15 * scale).all()
+    assert loss.balancing_direction(alpha, z, y).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_the_value_at_zero_is_that_of_zero_margins(loss):
+    y = LABELS[loss.valid_labels(LABELS)]
+    np.testing.assert_allclose(loss.value_at_zero(y, 0.0 * y), loss.value(0.0 * y, y), rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", [losses.Poisson, losses.Gamma, losses.Tweedie], ids=lambda kind: kind.__name__)
+def test_a_subclass_with_another_function_does_not_inherit_its_short_formulas(kind):
+    class Doubled(kind):
+        def value(self, z, y):
+            return 2.0 * super().value(z, y)
+
+    rng = np.random.default_rng(0)
+    z, y, loss = rng.standard_normal(50), rng.gamma(2.0, 1.0, 50), Doubled()
+    assert loss.curvature_of_slope(-loss.derivative(z, y), z, y) is None
+    np.testing.assert_allclose(loss.value_at_zero(y, 0.0 * z), 2.0 * kind().value(0.0 * z, y), rtol=1e-15)

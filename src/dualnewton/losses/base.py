@@ -335,10 +335,19 @@ class Loss(RoundingErrors):
         It corrects a small imbalance Σ c_i α_i: d_i = φ″(z_i), the change of α_i with the intercept, except for examples near an
         end of the domain, where d_i is smaller.
         """
+        if (known := self.curvature_of_slope(alpha, z, y)) is not None:
+            return known
         curvature = self.second_derivative(z, y)
         if type(self).domain is Loss.domain:
             return curvature
         return balancing_direction(-alpha, *self.domain(y), curvature)
+
+    def curvature_of_slope(self, alpha: Array, z: Array, y: Array) -> Array | None:
+        """Return φ″(z), computed from α = −φ′(z), if it is the balancing direction next to the ends of the domain too; or None.
+
+        That is so where φ″ is at most 1/``BALANCING`` times the distance of φ′ from the ends.
+        """
+        return None
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).

@@ -42,6 +42,15 @@ ROOT_STEPS = 0.9
 this many reach the precision of 80-bit numbers, three at p = 1.4 and nine at p = 1.001. At p = 1.5 the start is the solution."""
 
 
+def _is_usual(exponents: Any) -> bool:
+    """Whether a NumPy array holds no exponent above ``LARGEST``: the factors of the tangents are one then, and left out."""
+    return (
+        type(exponents) is np.ndarray
+        and exponents.size > 0
+        and bool(np.maximum.reduce(exponents, axis=None) <= LARGEST)
+    )
+
+
 class LogLink(Loss):
     """Base of the losses with the log link: the labels, and the best intercept in closed form."""
 
@@ -156,12 +165,18 @@ class Poisson(LogLink):
         return np.exp(np.minimum(z, LARGEST)) + 0.0 * y
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        if _is_usual(z):
+            mean = np.exp(z)
+            return mean - y * z, mean - y
         mean = np.exp(np.minimum(z, LARGEST))  # the most expensive term, shared by φ and φ′
         return mean * (np.minimum(np.maximum(z, LARGEST), FARTHEST) - BEFORE) - y * z, mean - y
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        mean = np.exp(np.minimum(z, LARGEST))
+        mean = np.exp(z if _is_usual(z) else np.minimum(z, LARGEST))
         return mean - y, mean
+
+    def curvature_of_slope(self, alpha: Array, z: Array, y: Array) -> Array | None:
+        return y - alpha if type(self) is Poisson else None  # e^z, the distance of −α from the end −y of the domain
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         # v log v − v with 0 log 0 = 0; v = u + y is the mean of which u is the slope.
@@ -211,12 +226,22 @@ class Gamma(LogLink):
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
         t = np.log(y) - z
+        if _is_usual(t):
+            ratio = np.exp(t)
+            return z + ratio, 1.0 - ratio
         ratio = np.exp(np.minimum(t, LARGEST))
         return z + ratio * (np.minimum(np.maximum(t, LARGEST), FARTHEST) - BEFORE), 1.0 - ratio
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        ratio = np.exp(np.minimum(np.log(y) - z, LARGEST))
+        t = np.log(y) - z
+        ratio = np.exp(t if _is_usual(t) else np.minimum(t, LARGEST))
         return 1.0 - ratio, ratio
+
+    def curvature_of_slope(self, alpha: Array, z: Array, y: Array) -> Array | None:
+        return 1.0 + alpha if type(self) is Gamma else None  # y e^{−z}, the distance of −α from the end 1 of the domain
+
+    def value_at_zero(self, y: Array, zeros: Array) -> Array:
+        return y if type(self) is Gamma else super().value_at_zero(y, zeros)
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         # s log(s/y) − s with 0 log 0 = 0; s = 1 − u is the ratio of y to the mean of which u is the slope.
@@ -289,6 +314,9 @@ class Tweedie(LogLink):
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
         a, b = 2.0 - self.power, self.power - 1.0
         s, t = a * z, np.log(y + (y == 0.0) * 1.0) - b * z
+        if _is_usual(s) and _is_usual(t):
+            up, down = np.exp(s), (y > 0.0) * np.exp(t)
+            return up / a + down / b, up - down
         up, down = np.exp(np.minimum(s, LARGEST)), (y > 0.0) * np.exp(np.minimum(t, LARGEST))
         value = (
             up * (np.minimum(np.maximum(s, LARGEST), FARTHEST) - BEFORE) / a
@@ -298,9 +326,21 @@ class Tweedie(LogLink):
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
         a, b = 2.0 - self.power, self.power - 1.0
-        up = np.exp(np.minimum(a * z, LARGEST))
-        down = (y > 0.0) * np.exp(np.minimum(np.log(y + (y == 0.0) * 1.0) - b * z, LARGEST))
+        s, t = a * z, np.log(y + (y == 0.0) * 1.0) - b * z
+        if not (_is_usual(s) and _is_usual(t)):
+            s, t = np.minimum(s, LARGEST), np.minimum(t, LARGEST)
+        up, down = np.exp(s), (y > 0.0) * np.exp(t)
         return up - down, a * up + b * down
+
+    def curvature_of_slope(self, alpha: Array, z: Array, y: Array) -> Array | None:
+        # With the two terms s and t of −α = φ′ = s − t, φ″ = as + bt = s + bα: for y = 0, a times the distance from the end 0.
+        a, b = 2.0 - self.power, self.power - 1.0
+        return np.exp(np.minimum(a * z, LARGEST)) + b * alpha if type(self) is Tweedie else None
+
+    def value_at_zero(self, y: Array, zeros: Array) -> Array:
+        if type(self) is not Tweedie:
+            return super().value_at_zero(y, zeros)
+        return 1.0 / (2.0 - self.power) + y / (self.power - 1.0)
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         a, b = 2.0 - self.power, self.power - 1.0
@@ -309,10 +349,13 @@ class Tweedie(LogLink):
         # size + (size² + y^{2a})^½; the squares, which might overflow, are of shares of the sum.
         total = np.maximum(size + of_label, TINY)
         share = size / total
-        log_root = np.log(np.maximum(size + total * np.sqrt(1.0 - 2.0 * share * (1.0 - share)), TINY))
+        root = np.maximum(size + total * np.sqrt(1.0 - 2.0 * share * (1.0 - share)), TINY)
+        log_root = np.log(root)
         z = (u >= 0.0) * log_root / a + (u < 0.0) * (log_y - log_root) / b
+        if a == b:  # the root is one of the two terms e^{az} and y e^{−bz}, whose product is y
+            return u * z - (root + y / root) / a
         high, low = np.maximum(u, 0.0), np.maximum(-u, 0.0)
-        for _ in range(0 if a == b else 3 + int(-ROOT_STEPS * np.log(min(a, b)))):
+        for _ in range(3 + int(-ROOT_STEPS * np.log(min(a, b)))):
             up = np.exp(np.minimum(a * z, LARGEST))
             down = (y > 0.0) * np.exp(np.minimum(log_y - b * z, LARGEST))
             left, right = np.maximum(up + low, TINY), np.maximum(down + high, TINY)

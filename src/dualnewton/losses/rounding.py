@@ -92,6 +92,11 @@ class RoundingErrors:
         except TypeError:  # a loss with parameters that have no hash, such as arrays
             return weight * _at_zero.__wrapped__(self)
 
+    def value_at_zero(self, y: Array, zeros: Array) -> Array:
+        """Return φ(0; y), given zero margins; override it where a formula is shorter."""
+        found: Array = self.value(zeros, y)  # type: ignore[attr-defined]
+        return found
+
     def shortfall(self, y: Array, c: Array | None) -> float:
         """Return an upper bound on −Σ c_i min φ_i = Σ c_i φ*(0)."""
         if self.nonnegative:

@@ -98,7 +98,7 @@ def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.n
     if many and (kinds := label_weights(y, c, loss.columns)) is not None:
         y, c = kinds
         nothing = np.zeros((len(y), *nothing.shape[1:]))
-    sizes = np.abs(loss.value(nothing, y))
+    sizes = np.abs(loss.value_at_zero(y, nothing))
     return float(sizes.sum() if c is None else c @ sizes)
 
 
