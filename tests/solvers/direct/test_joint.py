@@ -412,3 +412,38 @@ def test_features_that_are_nearly_a_constant_do_not_end_proximal_steps_early(see
     model = dn.MultiTaskLasso(alpha=0.3, fit_intercept=False, max_iter=200).fit(X, Y)
     assert model.certificate_.relative_gap <= model.tol
     assert model.plan_.family == "joint"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_losses_and_slopes_of_a_moved_model_are_those_of_its_rows(weighted, intercept):
+    X, Y = rows_of(50, 12)
+    rng, c = np.random.default_rng(3), np.random.default_rng(4).uniform(0.5, 2.0, 50) if weighted else None
+    problem = dn.Problem(
+        X, Y, losses.SquaredOutputs(3), regularizer=regularizers.JointL1(), sample_weight=c, fit_intercept=intercept
+    )
+    rows = joint.Rows(problem, Block(problem.data))
+    rows.gather(np.array([3, 8]))
+    rows.gather(np.array([1]))
+    V, change = rng.standard_normal((2, 3, 3))
+    losses_there, slopes = rows.moved(*rows.evaluate(V), change)
+    expected, wanted = rows.evaluate(V + change)
+    assert losses_there == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(slopes, wanted, atol=1e-11 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_features_that_are_nearly_used_are_gathered_in_the_first_turn(ratio, monkeypatch):
+    """40 features of a larger block, 24 of them used, take one turn and one evaluation of the rows by the solver."""
+    rng, gathered, evaluations = np.random.default_rng(0), [], []
+    X = rng.standard_normal((4000, 40))
+    Y = X[:, :24] @ (1.0 + rng.random((24, 3))) + rng.standard_normal((4000, 3))
+    assert X.size > USUAL.small_entries
+    gather, evaluate = joint.Rows.gather, joint.Rows.evaluate
+    monkeypatch.setattr(joint.Rows, "gather", lambda self, some: gathered.append(some.size) or gather(self, some))
+    monkeypatch.setattr(joint.Rows, "evaluate", lambda *given: evaluations.append(1) or evaluate(*given))
+    model = dn.MultiTaskElasticNet(alpha=1.0, l1_ratio=ratio).fit(X, Y)
+    assert model.certificate_.relative_gap <= model.tol
+    assert np.count_nonzero(model.coef_.any(axis=0)) == 24
+    assert gathered == [24]
+    assert len(evaluations) == 1

@@ -32,7 +32,7 @@ from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
 from dualnewton.solvers.direct.joint_points import IDLE, IN_VAIN, by_proximal_points
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
-from dualnewton.solvers.direct.thresholds import TRUSTED, Rows, features_to_add
+from dualnewton.solvers.direct.thresholds import LEAST, NEARLY, TRUSTED, Rows, features_to_add
 from dualnewton.solvers.prox.gaps import value_and_gap
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty
 
@@ -72,14 +72,19 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
     if start is not None:
         rows.gather(np.flatnonzero(W.any(axis=0)))
-    best, least, in_vain, steps, every = W, np.inf, 0, 0, start is None
+    best, least, in_vain, steps, every, known = W, np.inf, 0, 0, start is None, None
     # Many features may be used.
     many = problem.d > max(problem.n, block.crossovers.persistent_features) and problem.regularizer.strongly_convex
     persists, pulled = problem.n * problem.d <= block.crossovers.small_entries and not many, np.inf
     by_points = True
     while True:
-        losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T)
-        beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
+        losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T) if known is None else known
+        lengths = feature_norms(slopes)
+        beyond = np.maximum(lengths - penalty.threshold, 0.0)
+        outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))
+        if known is not None and not outside:  # the model is optimal over the features gathered
+            best = W
+            break
         if steps or start is not None:
             value, gap = value_and_gap(problem, W, losses, slopes)
             in_vain = in_vain + 1 if gap > 0.5 * least else 0
@@ -89,43 +94,59 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
                 break
         elif limits.is_late() or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = features_to_add(beyond, rows.inside, problem.n, block.crossovers, persists and problem.d <= problem.n)
+        more = _features_to_add(problem, block, rows.inside, lengths, beyond, penalty, persists=persists)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         if not persists:
-            outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))
             if _are_many(rows.inside.size + more.size, outside, pulled if many else np.inf, block):
                 break
             pulled = outside
-        every = every and (
-            steps > 0 or more.size == problem.d
-        )  # all at once, in their order: no arrays need be taken apart
+        # All at once, in their order: no arrays need be taken apart.
+        every = every and (steps > 0 or more.size == problem.d)
         rows.gather(more)
-        inside = rows.inside
+        inside, steps = rows.inside, steps + 1
         part = penalty if every else penalty.only(inside)
         low = float(part.threshold.item(part.threshold.argmin()))
         goal = Goal(WELL_BELOW * limits.tol * low, WELL_BELOW**2 * limits.tol, CLOSE * low, losses)
-        V, done, by_points = minimum(
-            rows.matrix(),
-            slopes if every else slopes.take(inside, axis=1),
-            beyond if every else beyond.take(inside),
-            W if every else W.take(inside, axis=1),
-            part,
-            goal,
-            limits.deadline,
-            block.crossovers,
-            persists=persists,
-            by_points=by_points,
-        )
+        own = slopes, beyond, W
+        if not every:
+            own = slopes.take(inside, axis=1), beyond.take(inside), W.take(inside, axis=1)
+        further = limits.deadline, block.crossovers
+        V, done, by_points = minimum(rows.matrix(), *own, part, goal, *further, persists=persists, by_points=by_points)
         W = V if every else np.zeros(W.shape)
         if not every:
             W[:, inside] = V
-        steps += 1
-        if (done and limits.tol >= TRUSTED and inside.size == problem.d) or not (done or persists):
+        trusted = done and limits.tol >= TRUSTED
+        if (trusted and every) or not (done or persists):
             best = W
             break
+        known = rows.moved(losses, slopes, (V - own[2]).T) if trusted else None
     used = best.T if every and steps else best[:, rows.inside].T
     return Found(best, rows.intercept(used), max(steps, 1))
+
+
+def _features_to_add(
+    problem: Problem,
+    block: Block,
+    inside: np.ndarray,
+    lengths: np.ndarray,
+    beyond: np.ndarray,
+    penalty: JointPenalty,
+    *,
+    persists: bool,
+) -> np.ndarray:
+    """Return the features that are gathered next, given the norms of all slopes, and how far they are beyond their thresholds.
+
+    At first up to twice ``LEAST`` are gathered together, with those that are near their thresholds: another turn would evaluate
+    the rows once more. On larger blocks only the worst of more are gathered: correlated features that violate the conditions at
+    W = 0 are mostly not used in the end.
+    """
+    n, d = problem.n, problem.d
+    if not inside.size and 2 * LEAST < d <= n and LEAST < np.count_nonzero(beyond) <= 2 * LEAST:
+        near = (lengths > NEARLY * penalty.threshold).nonzero()[0]
+        if near.size <= 2 * LEAST:
+            return near
+    return features_to_add(beyond, inside, n, block.crossovers, persists and d <= n)
 
 
 def _are_many(gathered: int, outside: int, before: float, block: Block) -> bool:

@@ -349,14 +349,7 @@ class Rows:
 
     def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
-        r, low = self.targets, 0
-        for part in self.parts:
-            high = low + part.shape[1]
-            # The product of the transposes has contiguous columns, as the targets of several outputs have.
-            fitted = v[low:high].T.dot(part.T).T
-            r = fitted - r if low == 0 else fitted + r
-            low = high
-        r = r if low else -r
+        r = self._fitted(v) - self.targets if self.parts else -self.targets
         if self.shift is not None:
             r -= self.shift.dot(v)
         mass = r if self.roots is None else (self.roots * r.T).T
@@ -365,6 +358,26 @@ class Rows:
             left = self.shares.dot(mass) if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
             mass = mass - left
         return 0.5 * float(product(r, r)), mass.dot(self.values) if one else weighted_sums(mass, self.values)
+
+    def _fitted(self, v: np.ndarray) -> np.ndarray:
+        """Return the products of the features gathered with v, of which ``shift`` is not yet subtracted."""
+        found, low = np.empty(0), 0
+        for part in self.parts:
+            high = low + part.shape[1]
+            # The product of the transposes has contiguous columns, as the targets of several outputs have.
+            own = v[low:high].T.dot(part.T).T
+            found, low = found + own if low else own, high
+        return found
+
+    def moved(self, losses: float, slopes: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the losses and their slopes once v is added to a model with these, the features inside not being all.
+
+        They are those of :meth:`evaluate` up to rounding, in half of its time. The columns gathered are centred, so that the
+        intercept stays the best one.
+        """
+        mass = self._fitted(v) if self.roots is None else (self.roots * self._fitted(v).T).T
+        new = slopes + (mass.dot(self.values) if mass.ndim == 1 else weighted_sums(mass, self.values))
+        return losses + 0.5 * float(np.vdot((slopes + new)[..., self.inside], v.T)), new
 
     def intercept(self, v: np.ndarray) -> Any:
         """Return the best intercept of a model; v of the features inside."""
