@@ -31,7 +31,7 @@ from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, St
 from dualnewton.solvers.direct.dependent_features import BlockDiagonal, DependentFeatures, Directions
 from dualnewton.solvers.direct.descent import further_steps, step
 from dualnewton.solvers.direct.newton import from_hessian, zero_start
-from dualnewton.solvers.direct.risk import Point, Risk
+from dualnewton.solvers.direct.risk import SINGLE, Point, Risk
 from dualnewton.solvers.primal.single_precision import noise_of
 
 INNER = 0.01
@@ -53,6 +53,9 @@ fastest at first, but hardly between groups of eigenvalues. With one half, fits 
 
 UNDECIDED = 16
 """Part of the affordable conjugate gradients, one in this number, that a system may take before its gap decreases at all."""
+
+UNNOTICED = 0.01
+"""Largest gap that rounding in float32 may add, as a fraction of the wanted one."""
 
 NONE = np.zeros(0, dtype=np.intp)
 """No features."""
@@ -101,7 +104,10 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
     sparse = linear.is_sparse(risk.rows)
     w, b = _constant(problem) if start is None else start
     x = risk.vector(w, b)
-    at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
+    z = risk.constant(b) if start is None else risk.margins(x)
+    value, slopes, pull = risk.losses(x, z)
+    exact, risk = risk, risk.with_single_sums() if _bears_single(risk, block, slopes, goal * abs(value)) else risk
+    at = risk.point(x, z, value, slopes, pull)
     good = start is not None and risk.gap(at) <= goal * abs(at.value)
     if good and problem.columns == 1:
         return Found(*risk.model(at.x), 0)
@@ -123,9 +129,20 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
         if way.slow and not stuck and (sparse or not _suits_single(problem, block, risk)):
             return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)), given_up=True)
         while way.slow and steps < limits.most and not stuck:
-            at, more, stuck = from_hessian(risk, at, limits._replace(tol=goal))
+            at, more, stuck = from_hessian(exact, at, limits._replace(tol=goal))
             steps, stuck = steps + more, stuck or limits.is_late()
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
+
+
+def _bears_single(risk: Risk, block: Block, slopes: np.ndarray, wanted: float) -> bool:
+    """Whether float32 changes the gap of a gradient Σ u_i a_i + … of dense rows by a small part of the wanted gap at most.
+
+    The error of its entries is about 1e-7 times the norm of u_i a_ij, so that of all of them about 1e-7 ‖u‖ ‖X‖/√n.
+    """
+    if type(risk.rows) is not np.ndarray or risk.loss.columns > 1:
+        return False
+    square = SINGLE**2 * float(slopes.dot(slopes)) * float(block.data.norm) ** 2 / risk.n
+    return square * float(risk.halves.max()) <= UNNOTICED * wanted
 
 
 def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -67,6 +67,7 @@ class Risk:
     free: bool  # whether there is an intercept
     squares: float | None = None  # Σ ã_ij², if it is known
     block: Block | None = None  # block of sparse rows that are not made dense
+    single: bool = False  # whether sums over dense rows are computed in float32, and returned in float64
 
     @classmethod
     def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:
@@ -177,6 +178,12 @@ class Risk:
         x[:, :-1], x[:, -1] = w, b
         return x.ravel()
 
+    def with_single_sums(self) -> Risk:
+        """Return the same risk of dense rows, whose gradients contain sums in float32: half the time of those in float64."""
+        own = replace(self, single=True)
+        vars(own)["narrow"] = self.narrow
+        return own
+
     def model(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
         """Return w and b of x."""
         if self.loss.columns == 1:
@@ -231,7 +238,9 @@ class Risk:
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ values_i ã_i."""
         few = self.flat_share and np.count_nonzero(values) <= self.flat_share * values.size
-        sums = self.sums_of_rows(values) if few else self.transposed @ values
+        sums = (
+            self.products[1](values) if self.single else self.sums_of_rows(values) if few else self.transposed @ values
+        )
         if not self.border:
             return np.asarray(sums)
         found = np.empty(self.size)
