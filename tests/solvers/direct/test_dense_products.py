@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.direct import conjugate
+from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.risk import Risk
 from tuned import GENERAL
 
 N, D = 900, 180
@@ -91,6 +94,25 @@ def test_systems_whose_products_are_in_single_precision_reach_gaps_far_below_it(
     result = dn.solve(dn.Problem(EVEN, SCORE, losses.Squared(), lam=1e-3), tol=1e-11, tuning=PRODUCTS)
     assert result.plan.family == "conjugate"
     assert result.certificate.relative_gap <= 1e-11
+
+
+def test_gradients_are_summed_in_float32_only_where_the_gap_hardly_changes():
+    problem = dn.Problem(EVEN, SCORE, losses.Squared(), lam=1e-3, fit_intercept=True)
+    block = Block(problem.data)
+    exact = Risk.of(problem, block, as_stored=True)
+    x = RNG.standard_normal(D + 1)
+    at = exact.at(x, exact.margins(x))
+    value, slopes, pull = exact.losses(x, at.margins)
+    single = exact.with_single_sums()
+    found = single.point(x, at.margins, value, slopes, pull)
+    assert found.gradient.dtype == np.float64
+    assert (found.gradient != at.gradient).any()
+    np.testing.assert_allclose(found.gradient, at.gradient, atol=1e-5 * np.abs(at.gradient).max())
+    # The estimate of the gap of the difference is about right.
+    error = float(np.square(found.gradient - at.gradient)[:D].sum()) * float(exact.halves.max())
+    assert conjugate._bears_single(exact, block, slopes, 2e3 * error)
+    assert not conjugate._bears_single(exact, block, slopes, 2.0 * error)
+    assert not conjugate._bears_single(replace(exact, rows=sp.csr_array(EVEN)), block, slopes, np.inf)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e18, 1e30])

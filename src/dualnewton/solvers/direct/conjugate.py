@@ -9,14 +9,15 @@ gradient at the end of the step but for the change of the curvature, and gives t
 squared loss one system, solved to the wanted gap, is enough. With K classes t_i has K entries, and φ″_i and Σ φ″_i are K×K.
 
 Without a scale the residuals r_k of conjugate gradients are orthogonal. The mean of their points with weights 1/‖r_k‖² then has
-the smallest residual of all combinations, 1/‖r‖² = Σ 1/‖r_k‖², while that of the last point may be several times as large.
+the smallest residual of all combinations, 1/‖r‖² = Σ 1/‖r_k‖², while that of the last point may be several times as large. With a
+preconditioner the smallest residual between the mean so far and each next point takes its place.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +28,10 @@ from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import curvature, curvature_at
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
+from dualnewton.solvers.direct.dependent_features import BlockDiagonal, DependentFeatures, Directions
 from dualnewton.solvers.direct.descent import further_steps, step
 from dualnewton.solvers.direct.newton import from_hessian, zero_start
-from dualnewton.solvers.direct.risk import Point, Risk
+from dualnewton.solvers.direct.risk import SINGLE, Point, Risk
 from dualnewton.solvers.primal.single_precision import noise_of
 
 INNER = 0.01
@@ -51,6 +53,12 @@ fastest at first, but hardly between groups of eigenvalues. With one half, fits 
 
 UNDECIDED = 16
 """Part of the affordable conjugate gradients, one in this number, that a system may take before its gap decreases at all."""
+
+UNNOTICED = 0.01
+"""Largest gap that rounding in float32 may add, as a fraction of the wanted one."""
+
+NONE = np.zeros(0, dtype=np.intp)
+"""No features."""
 
 MOST_PRODUCTS = 400
 """Conjugate gradients after which a fit is left to other methods."""
@@ -96,11 +104,14 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
     sparse = linear.is_sparse(risk.rows)
     w, b = _constant(problem) if start is None else start
     x = risk.vector(w, b)
-    at = risk.at(x, risk.constant(b) if start is None else risk.margins(x))
+    z = risk.constant(b) if start is None else risk.margins(x)
+    value, slopes, pull = risk.losses(x, z)
+    exact, risk = risk, risk.with_single_sums() if _bears_single(risk, block, slopes, goal * abs(value)) else risk
+    at = risk.point(x, z, value, slopes, pull)
     good = start is not None and risk.gap(at) <= goal * abs(at.value)
     if good and problem.columns == 1:
         return Found(*risk.model(at.x), 0)
-    first = System.of(risk, at, block, None)
+    first, dependent = System.of(risk, at, block, None), None
     gap, steps, products = risk.gap(at) + first.left_by_intercepts(at), 0, 0
     stuck = good and gap <= goal * abs(at.value)
     begin, constant = gap, problem.loss.curvature is Curvature.CONSTANT
@@ -108,18 +119,30 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
     inner, near = 0.0 if constant else INNER, 1.0 if constant and sparse else NEAR
     while steps < limits.most and not stuck:
         left = min(inner, gap / abs(at.value) if at.value else inner) * gap
-        system = System.of(risk, at, block, first) if steps else first
+        system = System.of(risk, at, block, first, dependent) if steps else first
         pace = Pace(directions, begin, products, OBSERVED_SPARSE if sparse else OBSERVED)
         way = yield from system.search(left, near * goal, MOST_PRODUCTS - products, pace, limits.is_late)
         at, stuck = step(risk, at, way.x, margins=way.margins, exact=True)
         steps, products, gap = steps + 1, products + way.products, risk.gap(at) + system.left_by_intercepts(at)
+        dependent = way.dependent or dependent
         stuck = stuck or gap <= goal * abs(at.value) or products >= MOST_PRODUCTS or limits.is_late()
         if way.slow and not stuck and (sparse or not _suits_single(problem, block, risk)):
             return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)), given_up=True)
         while way.slow and steps < limits.most and not stuck:
-            at, more, stuck = from_hessian(risk, at, limits._replace(tol=goal))
+            at, more, stuck = from_hessian(exact, at, limits._replace(tol=goal))
             steps, stuck = steps + more, stuck or limits.is_late()
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
+
+
+def _bears_single(risk: Risk, block: Block, slopes: np.ndarray, wanted: float) -> bool:
+    """Whether float32 changes the gap of a gradient Σ u_i a_i + … of dense rows by a small part of the wanted gap at most.
+
+    The error of its entries is about 1e-7 times the norm of u_i a_ij, so that of all of them about 1e-7 ‖u‖ ‖X‖/√n.
+    """
+    if type(risk.rows) is not np.ndarray or risk.loss.columns > 1:
+        return False
+    square = SINGLE**2 * float(slopes.dot(slopes)) * float(block.data.norm) ** 2 / risk.n
+    return square * float(risk.halves.max()) <= UNNOTICED * wanted
 
 
 def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:
@@ -172,12 +195,13 @@ ANY = Pace()
 
 
 class Solved(NamedTuple):
-    """A step, its margins, the conjugate gradients that it took, and whether it ended early because these were slow."""
+    """A step, its margins, the conjugate gradients that it took, and why it ended early, if it did."""
 
     x: np.ndarray
     margins: np.ndarray
     products: int
-    slow: bool
+    slow: bool  # whether conjugate gradients were slow
+    dependent: DependentFeatures | None  # for the preconditioner of the next system, if a direction has shown some
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,15 +215,20 @@ class System:
     # (d K,) λn v_j and 1/(2 λn v_j); one number if all are equal.
     ridge: Any
     halves: Any
-    means: Any  # weighted means of the squares of the features, if the system is scaled by its diagonal; else 0
-    inverse: Any  # inverse of the diagonal, or of the ridge
+    # Weighted means of the squares of the features, if the system is scaled by its diagonal; else that of all entries, or 0.
+    means: Any
+    inverse: Any  # inverse of the diagonal, of its mean, or of the ridge
+    preconditioner: BlockDiagonal | None  # that of features which depend on each other, if some have been found
     of_intercept: Any  # (Σ φ″_i)⁻¹, K×K for several classes; zero without an intercept
 
     @classmethod
-    def of(cls, risk: Risk, at: Point, block: Block, first: System | None) -> System:
+    def of(
+        cls, risk: Risk, at: Point, block: Block, first: System | None, dependent: DependentFeatures | None = None
+    ) -> System:
         """Return the system, scaled by its diagonal if a few features have most of its trace.
 
-        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures.
+        The diagonal costs a product: later systems take that of the first one, times the ratio of their mean curvatures, and so
+        do they with the products of dependent features.
         """
         K, weights = risk.loss.columns, curvature(risk.loss, at.margins, risk.vectors)
         curved = weights.__mul__ if K == 1 else curvature_at(risk.loss, at.margins, risk.vectors)
@@ -213,7 +242,24 @@ class System:
             # Adding a number to all intercepts changes nothing: see ``Risk.hessian``.
             of_intercept = np.linalg.inv(sums + (sums.trace() / K**2 or 1.0))
         ridge, _, means = scales
-        return cls(risk, at, weights, curved, *scales, 1.0 / (mass * means + ridge), of_intercept)
+        inverse = 1.0 / (mass * means + ridge)
+        system = cls(risk, at, weights, curved, *scales, inverse, None, of_intercept)
+        return system if dependent is None else replace(system, preconditioner=system.preconditioned(dependent))
+
+    def preconditioned(self, dependent: DependentFeatures) -> BlockDiagonal:
+        """Return the preconditioner of these features."""
+        return dependent.preconditioner(self.inverse, float(self.weights.sum()), self.ridge)
+
+    def directions(self) -> Directions | None:
+        """Return what collects the directions, if their mean curvature is known."""
+        if type(self.means) is float and self.means == 0.0:
+            return None
+        return Directions(self.inverse, NONE if self.preconditioner is None else self.preconditioner.features)
+
+    def dependent(self, features: np.ndarray) -> DependentFeatures | None:
+        """Return these features with their products, if several of them depend on the others."""
+        found = DependentFeatures.of(features, self.risk.narrow, self.weights, centred=self.risk.free)
+        return found if self.preconditioned(found).has_several_flat() else None
 
     def best_intercept(self, t: np.ndarray) -> Any:
         """Return β = (Σ φ″_i)⁻¹ Σ φ″_i t_i, the intercept that is nearest to margins t."""
@@ -233,11 +279,11 @@ class System:
         return float(slopes @ self.of_intercept @ slopes)
 
     def scaled(self, r: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """Return the residual r times ``inverse``, its product with r, and the gap that it leaves."""
-        if type(self.inverse) is float:  # and so is the ridge
+        """Return the preconditioned residual r, its product with r, and the gap that it leaves."""
+        if self.preconditioner is None and type(self.inverse) is float:  # and so is the ridge
             square = float(r.dot(r))
             return self.inverse * r, self.inverse * square, self.halves * square
-        q = self.inverse * r
+        q = self.inverse * r if self.preconditioner is None else self.preconditioner.times(r)
         return q, float(r.dot(q)), float(r.dot(self.halves * r))
 
     def times(self, p: np.ndarray) -> np.ndarray:
@@ -272,9 +318,10 @@ class System:
     ) -> Search:
         """Find the solution that leaves a gap of at most ``left``, or ``goal`` relative to the objective at its end.
 
-        It is left earlier if the pace so far is too slow, or if it ``is_late``.
+        It is left earlier if the pace so far is too slow, if it ``is_late``, or if a direction shows features of which several
+        depend on the others: the next system is preconditioned by their matrix.
         """
-        risk, value, products, slow = self.risk, self.at.value, 0, False
+        risk, value, products, slow, left_early = self.risk, self.at.value, 0, False, False
         K, d, start = risk.loss.columns, risk.rows.shape[1], np.zeros(1)
         G = self.at.gradient.reshape(K, -1)
         r = -G[:, :d].T.reshape(-1)
@@ -287,14 +334,21 @@ class System:
                 r -= (risk.transposed @ self.curved(np.broadcast_to(start, self.at.margins.shape))).reshape(-1)
             else:
                 start = np.zeros(1)
-        s, p, last, mean = np.zeros(r.size), np.zeros(r.size), 1.0, np.zeros(r.size)
+        s, p, mean = np.zeros(r.size), np.zeros(r.size), np.zeros(r.size)
         q, square, gap = self.scaled(r)
-        gaps, even = [gap], type(self.inverse) is float
-        while products < most and gap > max(left, goal * abs(value)) and not (slow or is_late()):
-            p *= square / last
-            p = daxpy(q, p)
+        gaps, last, even = [gap], square, self.preconditioner is None and type(self.inverse) is float
+        smoothed, least, dependent = self.preconditioner is not None, r.copy(), None
+        seen = self.directions() if K == 1 and type(risk.rows) is np.ndarray else None
+        while products < most and gap > max(left, goal * abs(value)) and not (slow or left_early or is_late()):
+            share = square / last
+            p = daxpy(q, share * p)
             Hp = yield Asked(self, p)
-            t = square / float(p.dot(Hp))
+            curvature = float(p.dot(Hp))
+            if seen is not None and (found := seen.found_in(p, square, share, curvature)) is not None:
+                dependent = self.dependent(found)
+                if dependent is not None:
+                    seen, left_early = None, not pace.most or 2 * (pace.products + products) <= pace.most
+            t = square / curvature
             s, r = daxpy(p, s, a=t), daxpy(Hp, r, a=-t)
             value -= 0.5 * t * square
             last, products = square, products + 1
@@ -302,14 +356,19 @@ class System:
             if even:
                 part = gaps[-1] / (gaps[-1] + gap)
                 mean, gap = daxpy(s - mean, mean, a=part), part * gap
+            elif smoothed:
+                change = r - least
+                part = min(max(-float(least.dot(change)) / (float(change.dot(change)) or 1.0), 0.0), 1.0)
+                mean, least = daxpy(s - mean, mean, a=part), daxpy(change, least, a=part)
+                gap = float(least.dot(self.halves * least))
             gaps.append(gap)
             slow = pace.most > 0 and pace.is_slow(gaps, goal * abs(value))
-        if even:
+        if even or smoothed:
             s = mean
         S = s if K == 1 else s.reshape(-1, K)
         images = risk.rows @ S
         b = start - self.best_intercept(images) if risk.free else 0.0
-        return Solved(risk.vector(S.T, b), images + b, products, slow)
+        return Solved(risk.vector(S.T, b), images + b, products, slow, dependent)
 
 
 def _scales(risk: Risk, weights: np.ndarray, block: Block) -> tuple[Any, Any, Any]:
@@ -317,6 +376,8 @@ def _scales(risk: Risk, weights: np.ndarray, block: Block) -> tuple[Any, Any, An
     d, K = risk.rows.shape[1], risk.loss.columns
     ridge, halves, means = np.repeat(risk.ridge[:d], K), np.repeat(risk.halves[:d], K), _means(risk, weights, block)
     if isinstance(means, float) and (ridge == ridge[0]).all():
+        if type(risk.rows) is np.ndarray:
+            means = float(block.data.norm) ** 2 / risk.rows.size
         return float(ridge[0]), float(halves[0]), means
     return ridge, halves, means
 

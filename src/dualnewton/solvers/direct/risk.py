@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -68,6 +68,7 @@ class Risk:
     squares: float | None = None  # Σ ã_ij², if it is known
     block: Block | None = None  # block of sparse rows that are not made dense
     crossovers: Crossovers = USUAL
+    single: bool = False  # whether sums over dense rows are computed in float32, and returned in float64
 
     @classmethod
     def of(cls, problem: Problem, block: Block, *, as_stored: bool = False) -> Risk:
@@ -198,6 +199,12 @@ class Risk:
         x[:, :-1], x[:, -1] = w, b
         return x.ravel()
 
+    def with_single_sums(self) -> Risk:
+        """Return the same risk of dense rows, whose gradients contain sums in float32: half the time of those in float64."""
+        own = replace(self, single=True)
+        vars(own)["narrow"] = self.narrow
+        return own
+
     def model(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
         """Return w and b of x."""
         if self.loss.columns == 1:
@@ -251,8 +258,12 @@ class Risk:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ values_i ã_i."""
-        few = self.flat_share and count_active(values) <= self.flat_share * values.size
-        sums = self.sums_of_rows(values) if few else self.transposed @ values
+        if self.single:
+            sums = self.products[1](values)
+        elif self.flat_share and count_active(values) <= self.flat_share * values.size:
+            sums = self.sums_of_rows(values)
+        else:
+            sums = self.transposed @ values
         if not self.border:
             return np.asarray(sums)
         found = np.empty(self.size)
