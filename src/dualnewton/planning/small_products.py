@@ -95,8 +95,10 @@ def takes_many_products(problem: Any, tuning: Tuning) -> bool:
 
 
 def takes_few_products(problem: Any, tuning: Tuning) -> bool:
-    """Whether the penalty of least squares on sparse rows is so strong that products cost less than the sum of a Hessian."""
-    return products_cost(problem, tuning) < tuning.few_products * _without_products(problem, tuning)
+    """Whether the penalty on sparse rows is so strong that products cost less than the sums of Hessians."""
+    constant = problem.loss.curvature is Curvature.CONSTANT
+    share = tuning.few_products if constant else tuning.fewer_products
+    return products_cost(problem, tuning) < share * _without_products(problem, tuning)
 
 
 def takes_large_products(problem: Any, tuning: Tuning) -> bool:

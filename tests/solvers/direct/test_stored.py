@@ -11,6 +11,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.objective.certificates import certify_pairs
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run import loop
 from dualnewton.solvers.crossovers import USUAL
 from dualnewton.solvers.direct import newton
@@ -85,6 +86,22 @@ def test_products_are_left_to_strong_penalties(lam_n, family):
     problem = dn.Problem(X, SCORE, losses.Squared(), lam=lam_n / N)
     assert dn.plan(problem).family == family
     assert dn.solve(problem).converged
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.SquaredHinge(), losses.Huber(1.0)])
+def test_products_for_losses_of_several_hessians_are_left_to_stronger_penalties(loss):
+    """Their first Hessians are summed over few rows, and the number of their products is predicted too low."""
+    labels, wrong, taken = (
+        np.where(SCORE > 3.0, 1.0, -1.0),
+        replace(DEFAULT, fewer_products=DEFAULT.few_products),
+        set(),
+    )
+    for lam_n in 10.0 ** np.arange(0.0, 5.0, 0.25):
+        problem = dn.Problem(X, labels, loss, lam=lam_n / N)
+        family = dn.plan(problem).family
+        assert family in ("stored", "conjugate")
+        taken.add((family, dn.plan(problem, tuning=wrong).family))
+    assert taken == {("stored", "stored"), ("stored", "conjugate"), ("conjugate", "conjugate")}
 
 
 POINTS = {
