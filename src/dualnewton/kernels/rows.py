@@ -8,6 +8,7 @@ reference counting when unpacking a tuple in the innermost loop cost a third of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,10 @@ class Rows(NamedTuple):
         return cls(frozen(X), frozen(np.empty(0, dtype=np.uint64)), frozen(np.empty(0, dtype=np.int64)))
 
 
+in_order: Any = partial(overloads, fastmath={"nsz"})
+"""Decorator like ``overloads`` for sums whose order is kept; of short rows, several are summed at the same time."""
+
+
 def _is_dense(data: Any) -> bool:
     return data.ndim == 2
 
@@ -63,6 +68,27 @@ def dot(data, columns, starts, i, w):
         total = 0.0
         for p in entries(starts, i):
             total += data[p] * w[columns[p]]
+        return total
+
+    return dense if _is_dense(data) else sparse
+
+
+@in_order
+def square(data, columns, starts, i):
+    """‖a_i‖², summed in the order of the entries: for sparse float64 rows with the bits of ``Problem.norms``."""
+
+    def dense(data, columns, starts, i):
+        total = 0.0
+        for j in range(data.shape[1]):
+            x = np.float64(data[i, j])
+            total += x * x
+        return total
+
+    def sparse(data, columns, starts, i):
+        total = 0.0
+        for p in entries(starts, i):
+            x = np.float64(data[p])
+            total += x * x
         return total
 
     return dense if _is_dense(data) else sparse

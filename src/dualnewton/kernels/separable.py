@@ -2,6 +2,7 @@
 
     singles(*rows, curvature, indices, ends, counter, models, loss) one round per index
     minibatches(*rows, curvature, indices, starts, models, loss)    one round per set
+    squares(*rows, out)                                             ‖a_i‖² of all rows, for the curvature
 
 ``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is divided by λn here.
 The models of ``singles`` are independent of each other: threads call it with the same arguments, and each takes models
@@ -199,4 +200,10 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
             )  # fmt: skip
 
 
-singles, minibatches = TeamKernel(_singles), Kernel(_minibatches)
+@lean
+def _squares(data, columns, row_starts, out):
+    for i in range(out.size):
+        out[i] = row.square(data, columns, row_starts, i)
+
+
+singles, minibatches, squares = TeamKernel(_singles), Kernel(_minibatches), Kernel(_squares)

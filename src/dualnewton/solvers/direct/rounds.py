@@ -32,8 +32,9 @@ steps, as a fraction of the wanted gap: it varies by about a tenth."""
 DRAWN = 1 << 13
 """Random numbers drawn at a time, if all visits of a step need as many: they take as long as a call of the kernel."""
 
-CLOSE = 50.0
-"""Mean residual, in units of the wanted gap, from which on the gap is estimated: a step divides it by ten and more."""
+CLOSE, NEAR = 50.0, 10.0
+"""Mean residuals of a sweep over all examples, in units of the wanted gap, from which on the gap is estimated: after the sweeps
+over active ones that follow, and before. The gap was 0.03 to 0.3 of that residual, and 0.1 to 1 of it."""
 
 
 def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -> Found:  # noqa: ARG001
@@ -64,7 +65,8 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             most = min(limits.most - len(gaps), block.crossovers.round_steps)
             if len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most:
                 break
-            if _is_small(problem, engine, gaps[-1], wanted) if estimates else gaps[-1] <= wanted:
+            close = gaps[-1] <= (NEAR if estimates else 1.0) * wanted
+            if close and (not estimates or _is_small(problem, engine, wanted)):
                 break
         if len(gaps) >= limits.most or limits.is_late():
             break
@@ -74,7 +76,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             draws = draws if draws.size else draw()
             visited += engine.shrink(0, visits, draws[:left], FOCUSED_RESIDUAL)
             draws, left = draws[:0], left - draws.size
-        if estimates and _is_small(problem, engine, gaps[-1], wanted):
+        if estimates and gaps[-1] <= CLOSE * wanted and _is_small(problem, engine, wanted):
             break
     w, b, _ = engine.model(0)
     if problem.fit_intercept:  # that of the rounds follows w
@@ -82,9 +84,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     return Found(w.copy(), b, math.ceil(0.5 * visited / n), engine.alpha(0).copy())
 
 
-def _is_small(problem: Problem, engine: Any, residual: float, wanted: float) -> bool:
-    """Whether the estimated gap is at most the wanted one; it is not computed if the mean residual is far too large."""
-    return residual <= CLOSE * wanted and _estimated_gap(problem, engine) <= NEARLY * wanted
+def _is_small(problem: Problem, engine: Any, wanted: float) -> bool:
+    """Whether the estimated gap is at most the wanted one, nearly."""
+    return _estimated_gap(problem, engine) <= NEARLY * wanted
 
 
 def _estimated_gap(problem: Problem, engine: Any) -> float:

@@ -21,7 +21,8 @@ def intercept_weight(problem: Problem) -> float:
     and a move of the centre of the proximal term leaves 1/(1 + nρ/a) of the error of b: ρ = a/√n balances the two. Rows with a
     large mean µ leave 1/(1 + ρ/‖µ‖²) instead, for which ρ should be larger. The exponent −1/3 lies between −1/2 and 0.
     """
-    return float(problem.norms.mean() * problem.n ** (-1 / 3)) or 1.0
+    size = problem.data.norm
+    return size * size * problem.n ** (-4 / 3) or 1.0
 
 
 def intercept_curvature(problem: Problem) -> float:
