@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import ChunkedData, MemoryData
+from dualnewton.planning import tuning as tuning_module
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
@@ -418,3 +419,27 @@ def test_few_passes_are_predicted_for_features_without_correlation(shared, metho
     assert dn.plan(problem).method == method
     X[0, 0] = 0.0  # rows that store all of their entries are treated as dense
     assert Facts.of(dn.Problem(sp.csr_array(X), y, losses.Logistic(), lam=1.0)).feature_overlap == math.inf
+
+
+def test_what_follows_from_the_numbers_is_computed_once_for_each_kind(monkeypatch):
+    computed, own, other = [], replace(DEFAULT), replace(DEFAULT, fewest_directions=7)
+    for kind in ("a", "b", "a"):
+        assert own.kept(kind, lambda kind=kind: computed.append(kind) or kind) == kind
+    assert computed == ["a", "b"]
+    assert own == DEFAULT
+    assert other.kept("a", lambda: 3) == 3
+    monkeypatch.setattr(tuning_module, "KEPT", 2)
+    own.kept("c", lambda: None)
+    own.kept("a", lambda: computed.append("again"))
+    assert computed == ["a", "b", "again"]
+
+
+def test_the_gradients_that_are_tried_depend_on_size_loss_and_numbers():
+    rng = np.random.default_rng(0)
+    found = {}
+    for d, loss in ((2000, losses.Logistic()), (9000, losses.Logistic()), (2000, losses.SquaredHinge())):
+        problem = dn.Problem(rng.standard_normal((90, d)), np.sign(rng.standard_normal(90)), loss, lam=0.1)
+        plans = [dn.plan(problem), dn.plan(problem, tuning=replace(DEFAULT)), dn.plan(problem)]
+        assert plans[0] == plans[1] == plans[2]
+        found[d, type(loss)] = plans[0].directions
+    assert len(set(found.values())) > 1

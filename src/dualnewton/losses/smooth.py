@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.losses.base import Curvature, Loss, Margin, RoughFit
-from dualnewton.row_arrays import product
+from dualnewton.row_arrays import BLOCK, product
 from dualnewton.validation import Array, between, positive
 
 
@@ -118,6 +118,18 @@ class Logistic(Margin):
         # s log s + (1 − s) log(1 − s) with 0 log 0 = 0: at s = 0 and s = 1 the argument of the logarithm is replaced by one.
         s = -y * u
         return s * np.log(s + (s == 0.0) * 1.0) + (1.0 - s) * np.log1p((s == 1.0) * 1.0 - s)
+
+    def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return Σ c_i φ*(−α_i) without clipping, if all y_i α_i lie inside (0, 1); a subclass may have another φ*."""
+        if type(self) is not Logistic or type(alpha) is not np.ndarray or alpha.size > BLOCK:
+            return super().conjugates(alpha, y, weights)
+        s = y * alpha
+        if not (s.min() > 0.0 and s.max() < 1.0):
+            return super().conjugates(alpha, y, weights)
+        rest = 1.0 - s
+        if weights is not None:
+            return float((weights * s).dot(np.log(s)) + (weights * rest).dot(np.log1p(-s)))
+        return float(s.dot(np.log(s)) + rest.dot(np.log1p(-s)))
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)

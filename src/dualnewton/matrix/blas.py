@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +21,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self.lock:
             if self.inside == 0:
-                self.before = [(library, library.get_num_threads()) for library in _blas_libraries()]
+                self.before = [(library, threads()) for library, threads in _blas_libraries()]
                 self._set(1)
             self.inside += 1
 
@@ -41,8 +42,18 @@ one_blas_thread = _OneBlasThread()
 
 
 @lru_cache(maxsize=1)
-def _blas_libraries() -> list[Any]:
+def _blas_libraries() -> list[tuple[Any, Callable[[], int]]]:
+    """Return the libraries, and the function of each that returns its number of threads."""
     import scipy.linalg  # noqa: F401  (loads its BLAS library, so that the controller finds it)
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [(library, _own_threads(library)) for library in found]
+
+
+def _own_threads(library: Any) -> Callable[[], int]:
+    """Return the library's own function if there is one: threadpoolctl looks for it in every call, which takes a microsecond."""
+    find = getattr(library, "_get_symbol", None)
+    own = find("openblas_get_num_threads") if find is not None and library.internal_api == "openblas" else None
+    found: Callable[[], int] = library.get_num_threads if own is None else own
+    return found

@@ -60,6 +60,8 @@ class LibraryBlock:
     def gathered(self, R: np.ndarray) -> np.ndarray:
         """Return Rᵀ A."""
         sparse = is_sparse(self.A)
+        if R.shape[1] == 1 and (sparse or self.A.size > CACHED):
+            return np.asarray((self.transposed @ R[:, 0])[None])
         if R.shape[1] <= FEW and (sparse or self.A.size > CACHED):
             return np.array([self.transposed @ column for column in np.ascontiguousarray(R.T)])
         if sparse:

@@ -231,7 +231,8 @@ class MemoryData(Data):
         Z: np.ndarray,
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
         """Add b to the products Z of a block, and return its sums and the columns to be kept."""
-        Z += b
+        if len(b) > 1 or b[0] != 0.0:
+            Z += b
         found = target.losses(vectors, Z)
         return (found.values, block.gathered(found.factors), column_sums(found.factors)), found.kept
 

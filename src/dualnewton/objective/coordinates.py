@@ -84,11 +84,11 @@ class Factor(Coordinates):
     pivots: np.ndarray  # (r,) rows that span all others
 
     @classmethod
-    def of(cls, data: Data, weights: np.ndarray | None = None) -> Factor:
-        """Factorise the n×n products of the rows; each row is scaled to unit length for the choice of the pivots."""
+    def of(cls, data: Data, weights: np.ndarray | None = None, K: np.ndarray | None = None) -> Factor:
+        """Factorise the n×n products of the rows, which may be known; each row is scaled to unit length to choose the pivots."""
         from scipy.linalg.lapack import dpstrf
 
-        K = data.row_gram(scale=None if weights is None else 1.0 / weights)
+        K = data.row_gram(scale=None if weights is None else 1.0 / weights) if K is None else K
         sizes = np.sqrt(np.diagonal(K))
         unit = 1.0 / np.where(sizes > 0.0, sizes, 1.0)
         K = K * unit

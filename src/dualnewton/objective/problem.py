@@ -357,7 +357,7 @@ class Problem:
     def allowed_intercept(self, intercept: Any) -> Any:
         """Return b as an array or float; raise an error if it is not finite, or not zero in a problem without an intercept."""
         given = self._intercept(intercept)
-        if not self.fit_intercept and np.any(given):
+        if not self.fit_intercept and (given != 0.0 if self.columns == 1 else given.any()):
             seen = np.asarray(given).tolist()
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {seen!r}")
         return given

@@ -464,10 +464,24 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
     if by_classes:
         return _with_passes(Plan("newton", n, WIDE_CLASSES, family="wide", inner="classes"), problem, tuning)
     together = models > 1 and problem.columns == 1 and _share_hessian(problem)
+    tried = tuning.kept(
+        ("directions", problem.data.profile, problem.loss.curvature, K, models, together),
+        lambda: _directions(problem, models, tuning, together=together),
+    )
+    return _wide_plan(n, tried, together=together and not tried)
+
+
+def _directions(problem: Any, models: int, tuning: Tuning, *, together: bool) -> int:
+    """Return how many gradients cost as much as the Cholesky factor of the n×n Gram matrix; 0 if they are few."""
     factors = factor_cost(problem, 1 if together else models, tuning)
     directions = int(factors / (models * _gradient_cost(problem, tuning)))
-    tried = directions if directions >= tuning.fewest_directions else 0
-    return Plan("newton", n, WIDE, family="wide", inner="newton", directions=tried, together=together and not tried)
+    return directions if directions >= tuning.fewest_directions else 0
+
+
+@lru_cache
+def _wide_plan(n: int, directions: int, *, together: bool) -> Plan:
+    """Return a plan, which small fits of one size share."""
+    return Plan("newton", n, WIDE, family="wide", inner="newton", directions=directions, together=together)
 
 
 def _gradient_cost(problem: Any, tuning: Tuning) -> float:

@@ -166,7 +166,9 @@ def _directions(problem: Any, tuning: Tuning) -> int:
         return int(others / _sparse_product(problem, tuning))
     bandwidth = rates.cache_bandwidth if n * d <= tuning.direct_entries else rates.memory_bandwidth
     product = rates.product_call + SINGLE * n * d / bandwidth + (n + d) * rates.margin
-    return int(_descent_cost(problem, tuning) / product)
+    kind = "products", problem.data.profile, problem.loss.curvature
+    found: int = tuning.kept(kind, lambda: int(_descent_cost(problem, tuning) / product))
+    return found
 
 
 def _without_products(problem: Any, tuning: Tuning) -> float:

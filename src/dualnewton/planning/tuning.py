@@ -6,7 +6,9 @@ than the fastest method on recorded times. They are one argument of a run, so th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dualnewton.planning.rates import GPU, Rates
 from dualnewton.solvers.crossovers import Crossovers
@@ -423,6 +425,21 @@ class Tuning(Crossovers):
             kept[streamed] = replace(self, rates=self.gpu.streamed(streamed) if streamed else self.gpu)
         return kept[streamed]
 
+    def kept(self, kind: Hashable, value: Callable[[], Any]) -> Any:
+        """Return a value that follows from these numbers and ``kind`` alone, computed at its first use.
+
+        Small fits of one kind share it: to predict costs takes as long as a product with their rows.
+        """
+        kept: dict[Hashable, Any] = vars(self).setdefault("_kept", {})
+        if kind not in kept:
+            if len(kept) >= KEPT:
+                kept.clear()
+            kept[kind] = value()
+        return kept[kind]
+
+
+KEPT = 1 << 10
+"""Number of values that are kept with a tuning."""
 
 DEFAULT = Tuning()
 """The default tuning of runs."""

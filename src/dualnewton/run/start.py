@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -182,15 +182,30 @@ def without_float_warnings() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
+class _Generator:
+    """Function that returns a generator, which its first call makes. (``functools.cache`` takes longer to make.)"""
+
+    __slots__ = ("made", "seed")
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+        self.made: np.random.Generator | None = None
+
+    def __call__(self) -> np.random.Generator:
+        if self.made is None:
+            self.made = np.random.default_rng(self.seed)
+        return self.made
+
+
 def generator_source(random_state: Seed) -> Callable[[], np.random.Generator]:
     """Return a function that returns the generator of a run, always the same object; an invalid seed raises an error here."""
     if callable(random_state):
         return random_state
-    if random_state is None:
-        # Numbers from the operating system take longer than the planning of the smallest fits.
-        return cache(np.random.default_rng)
-    if type(random_state) is int and random_state >= 0:  # valid, and made when it is first used
-        return cache(partial(np.random.default_rng, random_state))
+    # Numbers from the operating system take longer than the planning of the smallest fits.
+    if random_state is None or (
+        type(random_state) is int and random_state >= 0
+    ):  # valid, and made when it is first used
+        return _Generator(random_state)
     try:
         made = np.random.default_rng(random_state)
         return lambda: made

@@ -148,12 +148,15 @@ def test_gradients_that_fall_slowly_are_left_for_the_factor():
     assert problem.certify(found.w, found.intercept).relative_gap <= 1e-10
 
 
-def test_several_models_share_one_factor(monkeypatch):
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_several_models_share_one_factor(by_rows, monkeypatch):
     made, of = [], wide.Factor.of
     monkeypatch.setattr(wide.Factor, "of", lambda *args: made.append(args) or of(*args))
+    if not by_rows:
+        monkeypatch.setattr(wide, "_takes_row_factors", lambda *_: False)
     problems = [dn.Problem(X, SIGNS, losses.Logistic(), lam=lam, fit_intercept=True) for lam in (1.0, 1e-3, 1e-6)]
     results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)
-    assert len(made) == 1
+    assert len(made) == 1 - by_rows
     for problem, result in zip(problems, results, strict=True):
         assert result.certificate.relative_gap <= 1e-10
         assert np.array_equal(result.w, dn.solve(problem, tol=1e-10, tuning=FACTOR).w)

@@ -78,13 +78,19 @@ class Rows:
         self.size = self.data.norm**2 / problem.n  # mean of ‖a_i‖²
         if self.penalty is not None:
             self.size /= float(self.penalty.mean())
-        self.stored = linear.as_float64(block.stored)
+        self.block = block
         self.narrow = not self.data.profile.sparse and 1.0 / LARGEST <= self.data.norm <= LARGEST
-        self.products = _products(self.stored, self.penalty, np.float32 if self.narrow else np.float64)
+        self.products = self.products_of_kind()
+
+    def products_of_kind(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Return β ↦ Kβ, in float32 while that suffices."""
+        rows = linear.as_float64(self.block.stored)
+        return _products(rows, self.penalty, np.float32 if self.narrow else np.float64)
 
     def widened(self, at: Point) -> Point:
         """Return the same point, by products in float64 from now on."""
-        self.narrow, self.products = False, _products(self.stored, self.penalty, np.float64)
+        self.narrow = False
+        self.products = Rows.products_of_kind(self)
         return self.at(at.beta, self.products(at.beta), at.b)
 
     def lifted(self, beta: np.ndarray) -> np.ndarray:
@@ -230,8 +236,11 @@ def _accepted(rows: Rows, at: Point, system: System) -> Point | None:
     """Return the point at the solution of a system, or on the way to it where n P is below that at the start of the step."""
     t = 1.0
     for _ in range(TRIALS):
-        beta, image = at.beta + t * (system.beta - at.beta), at.image + t * (system.image - at.image)
-        found = rows.at(beta, image, at.b + t * (system.b - at.b))
+        beta, image, b = system.beta, system.image, system.b
+        if t < 1.0:
+            beta, image = at.beta + t * (beta - at.beta), at.image + t * (image - at.image)
+            b = at.b + t * (b - at.b)
+        found = rows.at(beta, image, b)
         if found.value <= at.value + ROUNDING * abs(at.value):
             return found
         t *= 0.5

@@ -14,7 +14,7 @@ slow, K is summed in float64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -47,20 +47,20 @@ def _corrected(problems: Sequence[Problem], block: Block, limits: Limits, kind: 
     ridge, penalty = first.lam * first.n, first.regularizer.form.weights
     curved = float(first.loss.second_derivative(np.zeros(1), first.y[:1])[0])
     s = np.sqrt(curved * first.c)
-    K = _products(first, block, s, kind)
+    K = _weighted(products_of_rows(first, block, kind), first, s)
     if (system := _System.of(K, ridge, s, free=first.fit_intercept)) is None:
         return None
-    T = np.array([problem.slopes_at(problem.o) for problem in problems]) * (s / curved)
+    T = np.array([first.loss.derivative(problem.o, problem.y) for problem in problems]) * (-s / curved)
 
     def lifted(u: np.ndarray) -> np.ndarray:
-        w = data.transposed_times((u * s).T).T
+        w = _for_each(data.transposed_times, u * s)
         return w if penalty is None else w / penalty
 
     (u, b), before, steps = system.solved(T), np.inf, 1
     W, gaps = lifted(u), expected_gaps(u, K.diagonal(), ridge, ERRORS[kind])
     wanted = WELL_BELOW * limits.tol * 0.5 * ridge * _inner(u, T)
     while not (gaps <= wanted).all():
-        rest = T - b[:, None] * s - s * data.times(W.T).T - ridge * u
+        rest = T - b[:, None] * s - s * _for_each(data.times, W) - ridge * u
         if first.fit_intercept:  # the best intercept for these coefficients
             shift = (rest @ s) / (s @ s)
             b, rest = b + shift, rest - shift[:, None] * s
@@ -73,6 +73,11 @@ def _corrected(problems: Sequence[Problem], block: Block, limits: Limits, kind: 
         before, gaps = float(gaps.max()), expected_gaps(du, K.diagonal(), ridge, ERRORS[kind])
         u, b, W, steps = u + du, b + db, W + lifted(du), steps + 1
     return [Found(w, float(own), steps) for w, own in zip(W, b, strict=True)]
+
+
+def _for_each(product: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
+    """Return the product of a matrix with each row of an array: that of one vector, which takes fewer calls, or of all."""
+    return product(vectors[0])[None] if len(vectors) == 1 else product(vectors.T).T
 
 
 def expected_gaps(u: np.ndarray, diagonal: np.ndarray, ridge: float, error: float) -> np.ndarray:
@@ -118,12 +123,17 @@ def _inner(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return found
 
 
-def _products(problem: Problem, block: Block, s: np.ndarray, kind: type) -> np.ndarray:
-    """Return K; without s, which weights change, it is computed once for all problems of a fit."""
+def products_of_rows(problem: Problem, block: Block, kind: type) -> np.ndarray:
+    """Return K without weights, summed in this type, once for all problems of a fit."""
     penalty, key = problem.regularizer.form.weights, (problem.regularizer, kind)
     if key not in block.cache:
         scale = None if penalty is None else 1.0 / penalty
         narrow = kind is np.float32
         block.cache[key] = linear.narrow_gram(block.rows, scale) if narrow else problem.data.row_gram(scale=scale)
     K: np.ndarray = block.cache[key]
+    return K
+
+
+def _weighted(K: np.ndarray, problem: Problem, s: np.ndarray) -> np.ndarray:
+    """Return D(s) K D(s)."""
     return K if problem.sample_weight is None and s[0] == 1.0 else K * s * s[:, None]

@@ -8,7 +8,8 @@ With a quadratic penalty the minimiser lies in the span of the rows (:mod:`dualn
 2. *The factor* X V⁻¹ Xᵀ = L Lᵀ of all rows, if these do not suffice.
 
 Losses whose curvature varies (logistic, log links) take Newton steps on a variable for each row instead of gradients
-(:mod:`~dualnewton.solvers.direct.row_newton`), unless they have several columns or examples of weight zero.
+(:mod:`~dualnewton.solvers.direct.row_newton`), unless they have several columns or examples of weight zero. So do all
+losses where no gradients are tried; their systems are factorised (:mod:`~dualnewton.solvers.direct.row_factors`).
 
 Losses whose curvature is a constant or zero are minimised over gradients by their quadratic models, as in Newton's method: in few
 coordinates many rows can lie on the flat part of the loss, where they contribute no gradient.
@@ -28,7 +29,7 @@ from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.crossovers import USUAL, Crossovers
-from dualnewton.solvers.direct import row_newton, row_squares
+from dualnewton.solvers.direct import row_factors, row_newton, row_squares
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Solvers, Start
 
 INNER = 0.1
@@ -66,6 +67,11 @@ def solve(
         steps = found.steps
     if (exact := _by_products([problem], block, limits._replace(most=limits.most - steps))) is not None:
         return exact[0]._replace(steps=steps + exact[0].steps)
+    if start is None and not steps and _takes_row_factors(problem, block):
+        found, done = row_factors.solve(problem, block, limits)
+        if done or found.steps >= limits.most or limits.is_late():
+            return found
+        steps = found.steps
     if steps:
         # For quadratic pieces Newton's method needs few steps from any start; a start at zero has no rounding errors.
         start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
@@ -73,6 +79,12 @@ def solve(
     own = None if start is None else (factor.coordinates(start[0]), start[1])
     found = inner(factor.problem(problem), rows, own, limits._replace(most=limits.most - steps))
     return found._replace(w=factor.lifted(found.w), steps=steps + found.steps)
+
+
+def _takes_row_factors(problem: Problem, block: Block) -> bool:
+    """Whether Newton's method takes steps on a variable for each row: unless the rows in coordinates are known already."""
+    known = problem.regularizer in block.cache or problem.loss.curvature is Curvature.CONSTANT
+    return not known and problem.columns == 1 and bool(problem.c.all())
 
 
 def solve_together(
@@ -101,7 +113,7 @@ def _factor(problem: Problem, block: Block) -> tuple[Factor, Block]:
     """Return the factor of all rows, and the rows in its coordinates; computed once for all problems of a fit."""
     key = problem.regularizer
     if key not in block.cache:
-        made = Factor.of(block.data, key.form.weights)
+        made = Factor.of(block.data, key.form.weights, block.cache.get((key, np.float64)))
         block.cache[key] = made, Block(made.matrix, block.crossovers)
     return block.cache[key]
 
