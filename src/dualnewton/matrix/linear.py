@@ -302,14 +302,14 @@ def without_empty_columns(X: Matrix) -> tuple[Matrix, np.ndarray]:
     return sparse_view(type(X), (X.data, places[X.indices], X.indptr), (X.shape[0], features.size)), features
 
 
-def squared_norms(X: Matrix) -> np.ndarray:
-    """‖x_i‖² of each row."""
+def squared_norms(X: Matrix, kind: Any = np.float64) -> np.ndarray:
+    """‖x_i‖² of each row, of dense rows summed in this type."""
     if sp.issparse(X):
         X = without_repeats(X)
         squares = np.square(X.data, dtype=np.float64)
         # As if all entries were in one column, which takes no vector of ones for many columns.
         return sp.csr_array((squares, np.zeros_like(X.indices), X.indptr), shape=(X.shape[0], 1)) @ np.ones(1)
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    return np.einsum("ij,ij->i", X, X, dtype=kind)
 
 
 def row_scores(X: Matrix, scale: np.ndarray) -> np.ndarray:

@@ -367,64 +367,6 @@ def test_the_certified_gap_is_about_the_expected_one_or_less(loss, y, weights):
         assert made.gap(at) < np.square(at.gradient) @ made.halves + abs(at.gradient[-1])
 
 
-@pytest.mark.parametrize("period", [1, 8, 12])
-def test_a_log_link_starts_from_the_hessian_of_some_rows(period, monkeypatch):
-    """Also where the order of the rows is periodic: the rows chosen have all features."""
-    rows, part = [], risk.Risk.part
-    monkeypatch.setattr(newton, "_solve_sample", lambda *_: pytest.fail("a sample was solved"))
-    monkeypatch.setattr(risk.Risk, "part", lambda self, chosen: rows.append(chosen) or part(self, chosen))
-    rng = np.random.default_rng(6)
-    A = rng.standard_normal((4200, 6))
-    A[np.arange(4200) % period > 0, 3:] = 0.0
-    y = rng.poisson(np.exp(0.3 * A @ rng.standard_normal(6)))
-    for loss in (losses.Poisson(), losses.Gamma(), losses.Tweedie(1.5)):
-        rows.clear()
-        problem = dn.Problem(A, y + 1.0, loss, lam=1e-2, fit_intercept=True)
-        assert dn.solve(problem, method="newton", tol=1e-9).certificate.relative_gap <= 1e-9
-        assert newton.CURVED_ROWS * 7 <= len(rows[0]) < 600
-        assert A[rows[0]].any(axis=0).all()
-
-
-@pytest.mark.parametrize("offset", [None, 0.5 * np.sin(np.arange(400.0))])
-@pytest.mark.parametrize("weights", [None, np.linspace(0.1, 2.0, 400)])
-def test_a_log_link_starts_near_the_labels(weights, offset, monkeypatch):
-    """From w = 0 each of these fits evaluates a point more, or several, and takes as many Hessians or more."""
-    called = []
-    for name in ("losses", "_gram"):
-        own = getattr(risk.Risk, name)
-        monkeypatch.setattr(risk.Risk, name, lambda *given, n=name, own=own: called.append(n) or own(*given))
-    rng = np.random.default_rng(9)
-    A = rng.standard_normal((400, 8))
-    mean = np.exp(2.0 + A @ rng.uniform(0.2, 0.6, 8) + (0.0 if offset is None else offset))
-    for loss, y in ((losses.Poisson(), rng.poisson(mean)), (losses.Tweedie(1.5), mean * rng.uniform(0.5, 1.5, 400))):
-        problem = dn.Problem(
-            A, y.astype(float), loss, lam=1e-2, fit_intercept=True, sample_weight=weights, offset=offset
-        )
-        counts = {}
-        for rough in (True, False):
-            with monkeypatch.context() as patch:
-                if not rough:
-                    patch.setattr(type(loss), "rough_fit", lambda *_: None)
-                called.clear()
-                found = newton.solve(problem, Block(problem.data), None, Limits(1e-4))
-                counts[rough] = called.count("losses"), called.count("_gram")
-            (pair,) = found.point().certified([problem], [found.point()])  # the dual point may be better than −φ′
-            assert pair.certificate.relative_gap <= 1e-4
-        assert counts[True][0] < counts[False][0]
-        assert counts[True][1] <= counts[False][1]
-
-
-def test_a_log_link_starts_at_a_constant_where_that_fits_better_than_the_models_of_the_labels():
-    """One label of a million: the quadratic models are far from the losses of the other rows."""
-    rng = np.random.default_rng(10)
-    A = rng.standard_normal((300, 6))
-    y = np.zeros(300)
-    y[0] = 1e6
-    for loss in (losses.Poisson(), losses.Gamma(), losses.Tweedie(1.5)):
-        problem = dn.Problem(A, y + 1e-3, loss, lam=1e-2, fit_intercept=True)
-        assert dn.solve(problem, tol=1e-8).certificate.relative_gap <= 1e-8
-
-
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
 @pytest.mark.parametrize("copied", [0, risk.COPIED], ids=["bordered", "with ones"])
 @pytest.mark.parametrize("shift", [0.0, 1e3], ids=["some rows curved", "no row curved"])

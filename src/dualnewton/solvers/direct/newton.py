@@ -43,8 +43,11 @@ UNEVEN = 200
 """Rows for each unknown from which sparse rows of unequal lengths are sampled: a sample of fewer misses too many long ones, such
 as those with rare features that have been scaled to variance one."""
 
-CURVED_ROWS = 48
-"""Rows for each unknown whose quadratic models are summed for a loss with a log link."""
+CURVED_ROWS = 24
+"""Rows of equal curvature for each unknown whose quadratic models are summed for a loss with a log link."""
+
+NOTICED = 0.1
+"""Most of the wanted gap that rounding errors of products with rows in float32 may cause."""
 
 SAMPLE_GAP = 0.1
 """The sample is solved to a gap of this fraction of unknowns/rows, which is about the relative accuracy of its solution, or until
@@ -108,11 +111,12 @@ def _minimised(
 
     ``sampled`` says whether w = 0, so that a sample of the rows may be solved first, if they are many.
     """
-    steps, alpha, many = 0, None, sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
+    steps, gap, alpha = 0, None, None
+    many = sampled and risk.n // SAMPLED >= max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size)
     rough = risk.loss.rough_fit(risk.vectors.y, risk.vectors.c) if sampled else None
     varying, few = risk.loss.curvature is Curvature.VARYING, not many or risk.rows.size <= crossovers.parabola_entries
     if rough is not None and varying:
-        at, steps = _from_labels(risk, x, rough, limits, many=many)
+        at, steps, gap = _from_labels(risk, x, rough, limits, crossovers, many=many)
     elif rough is not None and few and (found := _from_parabolas(risk, rough)) is not None:
         at, steps = found, 1
     elif many and (own := _sample(risk)) is not None:
@@ -122,7 +126,7 @@ def _minimised(
         at = risk.at(t * x, t * margins)
     else:
         at = risk.at(x, risk.constant(risk.model(x)[1]) if sampled else risk.margins(x))
-    gap = risk.gap(at)
+    gap = risk.gap(at) if gap is None else gap
     if steps == 0 or gap > limits.tol * abs(at.value):
         at, more, alpha = _descended(risk, at, gap, limits._replace(most=limits.most - steps), level, crossovers)
         steps += more
@@ -200,27 +204,47 @@ def from_hessian(risk: Risk, at: Point, limits: Limits) -> tuple[Point, int, boo
     return at, -(-(1 + passes) // 2), last
 
 
-def _from_labels(risk: Risk, x: np.ndarray, rough: RoughFit, limits: Limits, *, many: bool) -> tuple[Point, int]:
-    """Return the minimum of quadratic models of the losses, and the steps taken; x, where w = 0, if a constant fits better.
+def _from_labels(
+    risk: Risk, x: np.ndarray, rough: RoughFit, limits: Limits, crossovers: Crossovers, *, many: bool
+) -> tuple[Point, int, float | None]:
+    """Return the minimum of quadratic models of the losses, the steps taken, and the gap, if it is known.
 
-    With ``many`` rows the models of some of them are summed, and a few steps of L-BFGS from their Hessian follow.
+    The minimum is x, where w = 0, if a constant fits better. With ``many`` rows the models of some of them are summed, and a few
+    steps of L-BFGS from their Hessian follow, with products in float32 where their rounding errors are small.
     """
-    own, every = risk, risk.n // (CURVED_ROWS * risk.ridge.size) if many else 1
     z, slopes, curvature, value = rough
+    weights = risk.vectors.weighted(curvature)
+    every = int(_effective(weights) / (CURVED_ROWS * risk.ridge.size)) if many else 1
+    large = many and risk.block is None and risk.rows.size >= crossovers.narrowed_entries
+    noise = risk.narrow_noise(risk.vectors.weighted(slopes)) if large else math.inf
+    rows = risk.with_narrow_rows() if noise <= NOTICED * limits.tol * abs(value) else risk
+    own = rows
     if every > 1:
         some = _one_of_each(every, risk.n)
-        own, z, slopes, curvature = risk.part(some), z[some], slopes[some], curvature[some]
+        own, z, slopes, weights = rows.part(some), z[some], slopes[some], weights[some]
     z = z if own.vectors.o is None else z - own.vectors.o
-    factor = own.factor_of(own.vectors.weighted(curvature), own.ridge, single=many)
-    found = solved(factor, own.sums(own.vectors.weighted(curvature * z - slopes)))
-    at = risk.at(found, risk.margins(found))
+    factor = own.factor_of(weights, own.ridge, single=many)
+    found = solved(factor, own.sums(weights * z - own.vectors.weighted(slopes)))
+    at = rows.at(found, rows.margins(found))
     if not at.value <= value:  # also where it is not a number
-        at = risk.at(x, risk.constant(risk.model(x)[1]))
+        at = rows.at(x, risk.constant(risk.model(x)[1]))
     if not many:
-        return at, 1
+        return at, 1, None
     inverse = partial(_inverse, factor, own.n / risk.n)
-    at, passes, _ = quasi_newton(risk, at, inverse, limits._replace(most=PASSES), [])
-    return at, 1 + -(-passes // 2)
+    at, passes, _ = quasi_newton(rows, at, inverse, limits._replace(most=PASSES), [])
+    gap, steps = rows.gap(at), 1 + -(-passes // 2)
+    if rows is not risk and not gap <= limits.tol * abs(at.value):  # also where it is not a number
+        return risk.at(at.x, risk.margins(at.x)), steps, None
+    return at, steps, gap
+
+
+def _effective(weights: np.ndarray) -> float:
+    """Return the number of rows of equal weights that estimate a sum as accurately as rows with these (Kish, 1965)."""
+    total = float(np.add.reduce(weights))
+    if not 0.0 < total < math.inf:
+        return 0.0
+    shares = weights / total
+    return 1.0 / float(shares @ shares)
 
 
 def _from_parabolas(risk: Risk, rough: RoughFit) -> Point | None:

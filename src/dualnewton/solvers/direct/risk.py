@@ -36,6 +36,10 @@ the curvature of a direction by such errors; L-BFGS corrects it."""
 ROUNDING, NARROW_ROUNDING = 1e-14, 1e-6
 """Relative change of the objective that counts as rounding, in float64 and in float32."""
 
+NOISE, LARGEST = 2.5e-7, 1e15
+"""Error of a product in float32, relative to the norms of its factors; and norm of these up to which, and inverse of that from
+which on, such products neither overflow nor vanish."""
+
 EVEN = 0.9
 """Least ratio of the squared mean of ‖a_i‖² to the mean of ‖a_i‖⁴ for rows that count as of equal lengths."""
 
@@ -89,6 +93,23 @@ class Risk:
         """Return the same risk whose products and losses are computed in float32."""
         vectors = RowVectors(self.vectors.y, *(None if v is None else v.astype(np.float32) for v in self.vectors[1:]))
         return Risk(self.rows.astype(np.float32), vectors, self.loss, self.ridge, self.halves, self.free)
+
+    def with_narrow_rows(self) -> Risk:
+        """Return the same risk of one column and dense rows, whose products with these are computed in float32.
+
+        Losses, sums and points stay in float64.
+        """
+        return replace(self, rows=self.narrow)
+
+    def narrow_noise(self, slopes: np.ndarray) -> float:
+        """Estimate the gap that rounding errors of products with rows in float32 cause, given the slopes of the losses.
+
+        Those of Σ slopes_i ã_i are about NOISE ‖slopes‖ (Σ_i ã_ij²)^½. Where they are small, those of the margins matter less.
+        """
+        found, squares = float(slopes @ slopes), self.squares or 0.0
+        if not all(LARGEST**-2 <= each <= LARGEST**2 for each in (squares, found)):
+            return math.inf
+        return NOISE**2 * found * squares * float(np.maximum.reduce(self.halves))
 
     def part(self, chosen: np.ndarray) -> Risk:
         """Return the risk of some of the rows, with the same λ."""
@@ -219,7 +240,9 @@ class Risk:
         """z, without offsets."""
         rows = self.rows
         if self.loss.columns == 1:
-            return rows @ x[:-1] + x[-1] if self.border else rows @ x
+            w = x[:-1] if self.border else x
+            z = rows @ w if rows.dtype == np.float64 else (rows @ w.astype(rows.dtype)).astype(np.float64)
+            return z + x[-1] if self.border else z
         W = x.reshape(self.loss.columns, -1).astype(rows.dtype, copy=False)
         W, b = (W[:, :-1], W[:, -1]) if self.border else (W, None)
         if by_columns(rows, len(W)):
@@ -266,9 +289,9 @@ class Risk:
         elif self.flat_share and count_active(values) <= self.flat_share * values.size:
             sums = self.sums_of_rows(values)
         else:
-            sums = self.transposed @ values
+            sums = self.transposed @ (values if self.rows.dtype == values.dtype else values.astype(self.rows.dtype))
         if not self.border:
-            return np.asarray(sums)
+            return np.asarray(sums, dtype=np.float64)
         found = np.empty(self.size)
         found[:-1], found[-1] = sums, np.add.reduce(values)
         return found
@@ -292,7 +315,9 @@ class Risk:
     def mean(self) -> np.ndarray:
         """The weighted mean of the rows ã_i."""
         c = self.vectors.c
-        sums = self.transposed @ (np.ones(self.n, self.rows.dtype) if c is None else c)
+        sums = self.transposed @ (
+            np.ones(self.n, self.rows.dtype) if c is None else c.astype(self.rows.dtype, copy=False)
+        )
         return np.append(sums, 0.0) / (self.n if c is None else c.sum()) if self.border else sums / sums[-1]
 
     @cached_property
@@ -300,7 +325,7 @@ class Risk:
         """The weighted mean squared distance of the rows from their mean."""
         c, square = self.vectors.c, self.squares
         if c is not None:
-            square = self.n * float(c @ linear.squared_norms(self.rows)) / c.sum()
+            square = self.n * float(c @ linear.squared_norms(self.rows, self.rows.dtype)) / c.sum()
         elif square is None:
             flat = linear.entries(self.rows)
             square = float(flat @ flat)
