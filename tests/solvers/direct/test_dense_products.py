@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
@@ -109,10 +108,28 @@ def test_gradients_are_summed_in_float32_only_where_the_gap_hardly_changes():
     assert (found.gradient != at.gradient).any()
     np.testing.assert_allclose(found.gradient, at.gradient, atol=1e-5 * np.abs(at.gradient).max())
     # The estimate of the gap of the difference is about right.
-    error = float(np.square(found.gradient - at.gradient)[:D].sum()) * float(exact.halves.max())
-    assert conjugate._bears_single(exact, block, slopes, 2e3 * error)
-    assert not conjugate._bears_single(exact, block, slopes, 2.0 * error)
-    assert not conjugate._bears_single(replace(exact, rows=sp.csr_array(EVEN)), block, slopes, np.inf)
+    gap, error = gap_of(found.gradient - at.gradient, exact), 1e-7 * np.linalg.norm(slopes)
+    assert conjugate._is_unnoticed(exact, error, 2e3 * gap)
+    assert not conjugate._is_unnoticed(exact, error, 2.0 * gap)
+
+
+def test_margins_of_a_step_are_computed_in_float32_only_where_the_gap_hardly_changes():
+    problem = dn.Problem(EVEN, SIGNS, losses.Logistic(), lam=1e-3)
+    block = Block(problem.data)
+    exact = Risk.of(problem, block, as_stored=True)
+    at = exact.at(np.zeros(D), np.zeros(N))
+    system, s = conjugate.System.of(exact.with_single_sums(), at, block, None), RNG.standard_normal(D)
+    single = system.images(s, np.inf)
+    np.testing.assert_allclose(single, EVEN @ s, atol=1e-5 * np.abs(EVEN @ s).max())
+    gap = gap_of(EVEN.T @ (system.weights * (single - EVEN @ s)), exact)
+    assert gap > 0.0
+    np.testing.assert_array_equal(system.images(s, 2.0 * gap), EVEN @ s)
+    np.testing.assert_array_equal(system.images(s, 1e5 * gap), single)
+
+
+def gap_of(difference, risk):
+    """The gap that a gradient of this length leaves."""
+    return float(np.square(difference[:D]).sum()) * float(risk.halves.max())
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e18, 1e30])

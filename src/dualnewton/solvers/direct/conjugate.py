@@ -106,7 +106,8 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
     x = risk.vector(w, b)
     z = risk.constant(b) if start is None else risk.margins(x)
     value, slopes, pull = risk.losses(x, z)
-    exact, risk = risk, risk.with_single_sums() if _bears_single(risk, block, slopes, goal * abs(value)) else risk
+    single = not sparse and _is_unnoticed(risk, SINGLE * float(np.linalg.norm(slopes)), goal * abs(value))
+    exact, risk = risk, risk.with_single_sums() if single else risk
     at = risk.point(x, z, value, slopes, pull)
     good = start is not None and risk.gap(at) <= goal * abs(at.value)
     if good and problem.columns == 1:
@@ -134,15 +135,14 @@ def search(problem: Problem, block: Block, start: Start | None, limits: Limits, 
     return Found(*risk.model(at.x), max(steps, math.ceil(0.5 * products)))
 
 
-def _bears_single(risk: Risk, block: Block, slopes: np.ndarray, wanted: float) -> bool:
-    """Whether float32 changes the gap of a gradient Σ u_i a_i + … of dense rows by a small part of the wanted gap at most.
+def _is_unnoticed(risk: Risk, error: float, wanted: float) -> bool:
+    """Whether errors of this norm in the slopes u_i change the gap by a small part of the wanted one at most.
 
-    The error of its entries is about 1e-7 times the norm of u_i a_ij, so that of all of them about 1e-7 ‖u‖ ‖X‖/√n.
+    For dense rows, whose products may be computed in float32: errors of the gradient Σ u_i a_i are about ‖X‖/√n times as large.
     """
-    if type(risk.rows) is not np.ndarray or risk.loss.columns > 1:
+    if risk.loss.columns > 1 or risk.squares is None:
         return False
-    square = SINGLE**2 * float(slopes.dot(slopes)) * float(block.data.norm) ** 2 / risk.n
-    return square * float(risk.halves.max()) <= UNNOTICED * wanted
+    return error**2 * risk.squares / risk.n * float(risk.halves.max()) <= UNNOTICED * wanted
 
 
 def _suits_single(problem: Problem, block: Block, risk: Risk) -> bool:
@@ -261,6 +261,14 @@ class System:
         found = DependentFeatures.of(features, self.risk.narrow, self.weights, centred=self.risk.free)
         return found if self.preconditioned(found).has_several_flat() else None
 
+    def images(self, s: np.ndarray, wanted: float) -> np.ndarray:
+        """Return the margins Xs of a step, in float32 where that changes the gap by a small part of the wanted one at most.
+
+        The error of z_i is about 1e-7 times the norm of a_ij s_j, that of all of them at most 1e-7 ‖X‖ max |s_j|.
+        """
+        error = SINGLE * math.sqrt(self.risk.squares or 0.0) * float(np.abs(s).max()) * float(self.weights.max())
+        return self.risk.products[0](s) if _is_unnoticed(self.risk, error, wanted) else np.asarray(self.risk.rows @ s)
+
     def best_intercept(self, t: np.ndarray) -> Any:
         """Return β = (Σ φ″_i)⁻¹ Σ φ″_i t_i, the intercept that is nearest to margins t."""
         if t.ndim == 1:
@@ -366,7 +374,7 @@ class System:
         if even or smoothed:
             s = mean
         S = s if K == 1 else s.reshape(-1, K)
-        images = risk.rows @ S
+        images = self.images(s, goal * abs(value)) if risk.single else risk.rows @ S
         b = start - self.best_intercept(images) if risk.free else 0.0
         return Solved(risk.vector(S.T, b), images + b, products, slow, dependent)
 
