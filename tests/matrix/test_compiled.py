@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import elementary
-from dualnewton.matrix import MemoryData, compiled, memory, selections
+from dualnewton.matrix import MemoryData, compiled, memory, over_rows, selections
 from dualnewton.matrix.workers import threads, workers
 from dualnewton.objective.targets import Derivatives, PrimalPoints
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
@@ -62,7 +62,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(compiled, "PART_ROWS", 17)
+    monkeypatch.setattr(over_rows, "PART_ROWS", 17)
     monkeypatch.setattr(compiled, "SUMMED", 5)
 
 

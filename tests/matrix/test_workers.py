@@ -311,12 +311,14 @@ def test_column_indices_that_do_not_increase_are_found_in_any_part(monkeypatch):
 @pytest.mark.parametrize("stride", [1, 10, 64])
 def test_the_largest_values_are_found_among_those_above_a_bound_or_among_all(stride, monkeypatch):
     monkeypatch.setattr(selections, "STRIDE", stride)
+    monkeypatch.setattr(selections, "PIECE", 700)
+    halves = np.full(5000, 0.5)
     values = np.random.default_rng(0).permutation(5000)
     # All values that the bound is computed from are large.
     rare = np.where(np.arange(5000) % stride == 0, 5000.0, values)
     for size in (1, 39, 41, 500, 5000):
-        assert sorted(values[selections.largest(values, size)]) == list(range(5000 - size, 5000))
-        assert sorted(rare[selections.largest(rare, size)]) == sorted(rare)[5000 - size :]
+        assert sorted(values[selections.largest(2.0 * values, halves, size)]) == list(range(5000 - size, 5000))
+        assert sorted(rare[selections.largest(2.0 * rare, halves, size)]) == sorted(rare)[5000 - size :]
 
 
 def test_gram_matrices_of_sparse_rows_and_their_scaling_by_stripes(monkeypatch):
@@ -326,6 +328,18 @@ def test_gram_matrices_of_sparse_rows_and_their_scaling_by_stripes(monkeypatch):
         gram = linear.gram(rows)
         np.testing.assert_array_equal(gram, (rows @ rows.T).toarray())
         np.testing.assert_allclose(linear.scaled_both(gram, factors), factors[:, None] * gram * factors, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gram_matrices_of_many_sparse_rows_have_the_same_bits_in_any_number_of_threads(dtype, monkeypatch):
+    for name, number in (("STRIPE", 10), ("MANY", 20), ("SHARED", 4)):
+        monkeypatch.setattr(linear, name, number)
+    rows = sp.random_array((33, 50), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=dtype)
+    alone = linear.gram(rows, np.arange(1.0, 51.0))
+    np.testing.assert_allclose(alone, (rows * np.arange(1.0, 51.0)) @ rows.T.toarray(), rtol=2e-6)
+    for count in (2, 16):
+        with threads(count):
+            np.testing.assert_array_equal(linear.gram(rows, np.arange(1.0, 51.0)), alone)
 
 
 def test_cores_that_a_container_does_not_list_are_counted_without_a_word(monkeypatch, capsys):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dualnewton import losses
-from dualnewton.matrix import RowVectors, compiled
+from dualnewton.matrix import RowVectors, over_rows
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
 from dualnewton.row_arrays import BLOCK, SUMMED, WIDE_BLOCK, additions, product, stacked, totals
@@ -32,8 +32,14 @@ def every_function(loss, rows, z, way, alpha):
         row_sums.dual_point(loss, z, rows),
         row_sums.slope_along(loss, z, way, 0.3, rows),
         row_sums.best_intercept(loss, z, rows, 0.0),
+        *flat(row_sums.dual_terms(loss, alpha, rows, masses=True)),
+        *row_sums.dual_sizes(loss, alpha, rows, masses=True),
         *([row_sums.couplings(loss, z, rows)] if couples(loss) else []),
     ]
+
+
+def flat(terms):
+    return [*terms.sizes, terms.linear, terms.conjugates]
 
 
 def couples(loss):
@@ -46,13 +52,17 @@ def test_compiled_functions_agree_with_numpy(loss, form, monkeypatch):
     arguments = vectors(loss, form)
     exact = every_function(loss, *arguments)
     monkeypatch.setattr(row_sums, "MANY", 1)
-    monkeypatch.setattr(compiled, "PART_ROWS", 20)
+    monkeypatch.setattr(over_rows, "PART_ROWS", 20)
     found = every_function(loss, *arguments)
     for mine, theirs in zip(found, exact, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-11, atol=1e-12)
     for count in (2, 3, 8, 16):
         with threads(count):
             assert all(map(np.array_equal, every_function(loss, *arguments), found))
+    rows, _, _, alpha = arguments
+    for masses in (False, True):  # a run that is restored from a file computes them without the conjugates
+        sizes = row_sums.dual_terms(loss, alpha, rows, masses=masses).sizes
+        assert all(map(np.array_equal, sizes, row_sums.dual_sizes(loss, alpha, rows, masses=masses)))
 
 
 @pytest.mark.parametrize("loss", [losses.Huber(0.7), losses.SmoothHinge(0.5), losses.SquaredEpsilonInsensitive()])
@@ -64,6 +74,14 @@ def test_a_slope_needs_no_values_and_values_with_slopes_clip_once(loss, monkeypa
     assert row_sums.slope_along(loss, z, way, 0.3, rows) == pytest.approx(expected, rel=1e-14)
     monkeypatch.setattr(type(loss), "derivative", lambda *_: pytest.fail("slopes were computed once more"))
     row_sums.value_and_slopes(loss, z, rows)
+
+
+@pytest.mark.parametrize("n", [1, over_rows.PART_ROWS, over_rows.PART_ROWS + 1, 3 * over_rows.PART_ROWS + 1])
+def test_parts_of_rows_are_about_equal(n):
+    sizes = np.diff(over_rows.row_parts(n))
+    assert sizes.sum() == n
+    assert sizes.max() <= over_rows.PART_ROWS
+    assert sizes.max() - sizes.min() <= 1  # functions of rows write three sums for each part
 
 
 def test_a_dual_point_outside_the_domain_is_infinite_unless_its_weight_is_zero(monkeypatch):

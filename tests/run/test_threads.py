@@ -5,7 +5,7 @@ from itertools import cycle
 import pytest
 
 from checkpoint_cases import CASES, bits
-from dualnewton.matrix import compiled, factors, memory, selections, vectors
+from dualnewton.matrix import compiled, factors, few_rows, memory, over_rows, selections, vectors
 from dualnewton.objective import groups, row_sums
 from dualnewton.planning import costs
 from dualnewton.solvers.primal import lbfgs, newton
@@ -20,7 +20,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(compiled, "PART_ROWS", 7)
+    monkeypatch.setattr(over_rows, "PART_ROWS", 7)
     monkeypatch.setattr(selections, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
     monkeypatch.setattr(newton, "LONG", 1)
@@ -28,8 +28,11 @@ def _many_parts(monkeypatch):
     for name, size in (("LARGE", 1), ("TILE", 4), ("SOLVED", 1)):
         monkeypatch.setattr(factors, name, size)
     monkeypatch.setattr(lbfgs, "SHORT", 1)
-    for name, size in (("LONG", 1), ("PART", 4), ("SHARE", 1)):
+    for name, size in (("LONG", 1), ("PART", 4), ("SMALL_PART", 4), ("SHARE", 1)):
         monkeypatch.setattr(vectors, name, size)
+    for name, size in (("LONG", 1), ("ROWS", 2), ("FEATURES", 4)):
+        monkeypatch.setattr(few_rows, name, size)
+    monkeypatch.setattr(selections, "PIECE", 8)
     monkeypatch.setattr(costs, "parts_of", lambda _: 1)  # "auto" chooses the method of one thread
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix import compiled, memory
+from dualnewton.matrix import memory, over_rows
 from dualnewton.matrix.chunked import ChunkedData
 from tables import name_of
 
@@ -161,7 +161,7 @@ def test_data_in_pieces_give_the_model_of_data_in_memory(loss, penalty):
 def test_threads_change_no_bit(loss, monkeypatch):
     monkeypatch.setattr(memory, "COMPILED_FROM", 1)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", 30)
-    monkeypatch.setattr(compiled, "PART_ROWS", 7)
+    monkeypatch.setattr(over_rows, "PART_ROWS", 7)
     problem = posed(loss)
     alone, several = (
         dn.solve(problem, method="newton", tol=1e-9, random_state=0, n_threads=threads, callback=lambda _: False)

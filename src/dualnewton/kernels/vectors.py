@@ -29,7 +29,7 @@ FETCHED = 128
 
 
 @intrinsic
-def _pointer(typingctx: Any, address: Any) -> Any:
+def pointer(typingctx: Any, address: Any) -> Any:
     """Return an address as a pointer to float64 numbers."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -41,7 +41,7 @@ def _pointer(typingctx: Any, address: Any) -> Any:
 @lean
 def _fetch(address, size):
     """Prefetch the first numbers of the next vector: the processor recognises only what follows them."""
-    vector = array_at(_pointer(address), size)
+    vector = array_at(pointer(address), size)
     for i in range(0, least(size, FETCHED), 8):
         prefetch(vector, i)
 
@@ -63,9 +63,15 @@ def _products(pairs, length, step, counter, sums):
         for k in range(pairs.shape[0]):
             if k + 1 < pairs.shape[0]:
                 _fetch(pairs[k + 1, 0] + 8 * low, size)
-            u, v = array_at(_pointer(pairs[k, 0] + 8 * low), size), array_at(_pointer(pairs[k, 1] + 8 * low), size)
+            u, v = array_at(pointer(pairs[k, 0] + 8 * low), size), array_at(pointer(pairs[k, 1] + 8 * low), size)
             sums[part, k] = _product(u, v)
         part = next_number(counter)
+
+
+@lean
+def _set_multiple(factor, v, total):
+    for i in range(total.size):
+        total[i] = factor * v[i]
 
 
 @lean
@@ -75,16 +81,20 @@ def _add_multiple(factor, v, total):
 
 
 @lean
+def _combine(factors, vectors, low, own):
+    _set_multiple(factors[0], array_at(pointer(vectors[0] + 8 * low), own.size), own)
+    for k in range(1, factors.size):
+        if k + 1 < factors.size:
+            _fetch(vectors[k + 1] + 8 * low, own.size)
+        _add_multiple(factors[k], array_at(pointer(vectors[k] + 8 * low), own.size), own)
+
+
+@lean
 def _combination(factors, vectors, step, counter, out):
     low = step * next_number(counter)
     while low < out.size:
         own = view(out, low, least(step, out.size - low))
-        for i in range(own.size):
-            own[i] = 0.0
-        for k in range(factors.size):
-            if k + 1 < factors.size:
-                _fetch(vectors[k + 1] + 8 * low, own.size)
-            _add_multiple(factors[k], array_at(_pointer(vectors[k] + 8 * low), own.size), own)
+        _combine(factors, vectors, low, own)
         low = step * next_number(counter)
 
 
@@ -110,12 +120,7 @@ def _combination_along(factors, vectors, along, step, counter, out, sums):
     while part < sums.size:
         low = part * step
         own = view(out, low, least(step, out.size - low))
-        for i in range(own.size):
-            own[i] = 0.0
-        for k in range(factors.size):
-            if k + 1 < factors.size:
-                _fetch(vectors[k + 1] + 8 * low, own.size)
-            _add_multiple(factors[k], array_at(_pointer(vectors[k] + 8 * low), own.size), own)
+        _combine(factors, vectors, low, own)
         sums[part] = _product(view(along, low, own.size), own)
         part = next_number(counter)
 
@@ -133,13 +138,13 @@ def _pair(now, before, along, rows, step, counter, out, sums):
         low = part * step
         size = least(step, length - low)
         for k in range(3):
-            ends = array_at(_pointer(now[k] + 8 * low), size), array_at(_pointer(before[k] + 8 * low), size)
+            ends = array_at(pointer(now[k] + 8 * low), size), array_at(pointer(before[k] + 8 * low), size)
             _subtract(ends[0], ends[1], view(out, k * length + low, size))
         y, g = view(out, 2 * length + low, size), view(along, low, size)
         for k in range(m):
             if k + 1 < m:
                 _fetch(rows[k + 1] + 8 * low, size)
-            row = array_at(_pointer(rows[k] + 8 * low), size)
+            row = array_at(pointer(rows[k] + 8 * low), size)
             sums[part, 2 * k], sums[part, 2 * k + 1] = _product(row, y), _product(row, g)
         for k in range(2):
             row = view(out, k * length + low, size)

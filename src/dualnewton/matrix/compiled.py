@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.losses.base import LabelForm
+from dualnewton.matrix.over_rows import own_vectors, place_of
 from dualnewton.matrix.protocol import Evaluation, RowForm, RowVectors
 from dualnewton.matrix.workers import workers
 from dualnewton.validation import frozen
@@ -53,9 +53,6 @@ FEW_SUMS = 1 << 15
 FEW_GRAM = 1 << 19
 """The same of their Gram matrices (4 MiB): it takes 0.04 ms longer than a kernel, of at least 10 ms that the products take in one
 thread, and saves 0.2 s of compilation."""
-
-ROW_PARTS, PART_ROWS = 64, 1 << 14
-"""Maximum number of parts of vectors with an entry per row, and minimum number of their rows."""
 
 GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 23, 1 << 26
 """Maximum number of parts of a weighted Gram matrix, minimum number of multiplications of a part, and maximum number of entries
@@ -139,7 +136,11 @@ class CompiledPasses:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
         K, factors, kept = (sum(sizes) for sizes in zip(*map(self._sizes, forms), strict=True))
         layout = self._layout(factors)
-        Z, kept_rows, gradients = np.empty((K, self.n)), np.empty((kept, self.n)), np.empty((factors, self.d))
+        Z, kept_rows, gradients = (
+            np.empty((K, self.n)),
+            np.empty((kept, self.n)),
+            np.empty((factors, self.d)),
+        )
         calls, _alive = self._calls(forms, vectors)
         values, slopes = self._run(W, b, calls, layout, Z, kept_rows, gradients)
         return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
@@ -159,7 +160,7 @@ class CompiledPasses:
             given = own_vectors(form.loss, own)
             absent = self.zeros if K == 1 else np.zeros(self.step * K)
             held += [*given, absent]
-            y, c, o = map(_vector, given, (None, self.ones, absent))
+            y, c, o = map(place_of, given, (None, self.ones, absent))
             shared = (model, column, *y, *c, *o, kept if form.dual else NOWHERE)
             # The bits of the loss's fields, as the other entries are integers.
             fields = np.array(functions[0][-2:]).view(np.int64)
@@ -378,7 +379,7 @@ class CompiledPasses:
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
-        vector = _vector(column)
+        vector = place_of(column)
         return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0, 1]
 
 
@@ -413,58 +414,6 @@ def gram_parts(size: int, d: int) -> int:
     return 1 << max(most.bit_length() - 1, 0)
 
 
-def row_parts(n: int) -> np.ndarray:
-    """Return the first rows of the parts of n rows, followed by n."""
-    return np.linspace(0, n, max(1, min(ROW_PARTS, n // PART_ROWS)) + 1).astype(np.intp)
-
-
-def sum_over_rows(
-    function: Any,
-    loss: Any,
-    z: np.ndarray,
-    rows: RowVectors,
-    *,
-    slopes: np.ndarray | None = None,
-    kept: np.ndarray | None = None,
-    factors: np.ndarray | None = None,
-    sign: float = 1.0,
-) -> float:
-    """Run a ``RowFunction`` of a loss on vectors of all rows, in threads; return the sum of its values.
-
-    Margins z of several columns have the shape (n, K); slopes and factors, which are written, have a row for each column.
-    """
-    from dualnewton.kernels.row_vectors import over_rows
-
-    ends, K = row_parts(len(z)), loss.columns
-    parts, step = len(ends) - 1, int(np.diff(ends).max())
-    margins, given = np.ascontiguousarray(z.T, dtype=np.float64), own_vectors(loss, rows)
-    ones, zeros = np.ones(step), np.zeros(step * K)  # stands for vectors that are absent
-    read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
-    written = [(0, 0) if each is None else (each.ctypes.data, each.itemsize) for each in (slopes, kept, factors)]
-    vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)
-    arguments = ends, np.zeros(1, dtype=np.int64), function.address, fields, K, vectors, float(sign), values
-    workers().run(over_rows, parts, *arguments)
-    return float(values.sum())
-
-
-def own_vectors(loss: Any, rows: RowVectors) -> list[np.ndarray | None]:
-    """Return labels, weights and offsets in the layout of row functions: numbers of 8 bytes, those of a row adjacent."""
-    kind = np.int64 if loss.label_form is LabelForm.CLASS else np.float64
-    return [np.ascontiguousarray(rows.y, dtype=kind), _contiguous(rows.c), _contiguous(rows.o)]
-
-
-def _vector(values: np.ndarray | None, absent: np.ndarray | None = None) -> tuple[int, int]:
-    """Return the address of an array and the bytes between its rows; those of a constant block if it is absent."""
-    if values is not None:
-        return values.ctypes.data, values.itemsize * math.prod(values.shape[1:])
-    assert absent is not None
-    return absent.ctypes.data, 0
-
-
 def _read_only(values: np.ndarray) -> np.ndarray:
     """Return a read-only view, so that kernels are compiled once for writable and read-only vectors."""
     return frozen(np.ascontiguousarray(values, dtype=np.float64))
-
-
-def _contiguous(values: np.ndarray | None) -> np.ndarray | None:
-    return None if values is None else np.ascontiguousarray(values, dtype=np.float64)

@@ -24,6 +24,10 @@ STRIPE = 256
 """Rows of a square matrix that a thread computes at a time. SciPy's objects take 0.3 ms, one thread after the other, and the
 products of 1400 sparse rows 7 ms: with 128 rows, 16 threads took 4.3 ms."""
 
+MANY, SHARED = 1 << 10, 16
+"""Number of sparse rows above which a kernel multiplies them (their factor is then computed by a kernel as well), and rows that a
+thread takes at a time."""
+
 FEATURES = 4096
 """Features whose products are summed in float32; with fewer at a time, the matrix of the sums is read more often."""
 
@@ -41,11 +45,30 @@ def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
         return to_dense(rows @ rows.T)
     rows, other = sp.csr_array(rows), sp.csr_array(rows.T)
     found = np.empty((rows.shape[0], rows.shape[0]), rows.dtype)
+    if len(found) > MANY and rows.dtype == np.float64:
+        return _gram_by_kernel(rows, other, found)
 
     def fill(low: int) -> None:
         (csr_rows(rows, low, min(low + STRIPE, len(found))) @ other).toarray(out=found[low : low + STRIPE])
 
     workers().each(range(0, len(found), STRIPE), fill)
+    return found
+
+
+def _gram_by_kernel(rows: Matrix, columns: Matrix, found: np.ndarray) -> np.ndarray:
+    """Write rows rowsᵀ to ``found``, given rowsᵀ as well: a row of it is summed where it lies."""
+    from dualnewton.kernels import few_rows
+    from dualnewton.kernels.rows import Rows
+
+    workers().run(
+        few_rows.gram,
+        -(-len(found) // SHARED),
+        *Rows.of(rows),
+        *Rows.of(columns),
+        np.zeros(1, dtype=np.int64),
+        SHARED,
+        found,
+    )
     return found
 
 

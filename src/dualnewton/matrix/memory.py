@@ -134,9 +134,9 @@ class MemoryData(Data):
             return MemoryData(self.X.toarray(), work)
         made = MemoryData(self.X, work, self.squares)
         vars(made)["profile"] = self.profile
-        # Where both are large, the same kernel would find the same bits.
-        if "feature_norms" in vars(self) and self.is_large and made.is_large:
-            vars(made)["feature_norms"] = self.feature_norms
+        # Where both are large, the same kernel would find the same bits; and its buffers have their memory already.
+        for name in ("feature_norms", "compiled") if self.is_large and made.is_large else ():
+            vars(made).update({name: found} if (found := vars(self).get(name)) is not None else {})
         return made
 
     @cached_property
@@ -473,9 +473,9 @@ def profile_of(X: Any) -> Profile:
     n, d = X.shape
     if not linear.is_sparse(X):
         return _dense_profile(n, d, X.dtype.itemsize)
-    lengths = np.diff(X.indptr).astype(float)
-    # No product of vectors: of long ones it would start the threads of BLAS.
-    pairs = 0.5 * float(np.square(lengths).sum())
+    # Pieces stay in a cache, and are too short for the threads of BLAS.
+    lengths = (np.diff(X.indptr[part.start : part.stop + 1]).astype(float) for part in _pieces(n, SHORT))
+    pairs = 0.5 * sum(float(each.dot(each)) for each in lengths)
     return Profile(n, d, int(X.nnz), pairs, True, X.dtype.itemsize)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import RowArray, compiled_function, on_host
 from dualnewton.validation import frozen
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 MANY_CHANCES = 1 << 16
 """Number of rows from which they are drawn by a kernel, in one pass instead of several."""
+
+PIECE = 1 << 15
+"""Entries of a vector over the rows that a thread takes at a time (256 KiB)."""
 
 STRIDE, SPARE = 64, 16
 """Distance between the values that bound the largest ones from below, and number of those that lie above the bound in excess."""
@@ -31,7 +35,15 @@ def count_active(weights: RowArray) -> int:
     """Return the number of nonzero weights; NumPy counts booleans ten times faster than other numbers."""
     if (function := compiled_function("active_of", None, weights)) is not None:
         return int(function(weights.reshape(-1))[0])
-    return int(np.count_nonzero(weights != 0.0))
+    if type(weights) is not np.ndarray or weights.size < 2 * PIECE:
+        return int(np.count_nonzero(weights != 0.0))
+    flat = weights.ravel("K")  # a view of contiguous rows or columns
+    return sum(workers().each(pieces_of(flat.size), lambda part: int(np.count_nonzero(flat[part] != 0.0))))
+
+
+def pieces_of(size: int) -> list[slice]:
+    """Return the pieces of a long vector that threads take one after the other, and whose temporaries stay in a cache."""
+    return [slice(low, min(low + PIECE, size)) for low in range(0, size, PIECE)]
 
 
 class Selections:
@@ -107,7 +119,7 @@ class Selections:
         rows, evenly spaced in the order of these products; both in increasing order. More than ``size`` rows must have a weight.
         """
         if not few:  # rows without a weight have the product 0: they add nothing if they are chosen
-            return np.sort(largest(weights * norms, size)), None
+            return np.sort(largest(weights, norms, size)), None
         (active,) = np.nonzero(weights)
         order = active[np.argsort(-weights[active] * norms[active], kind="stable")]
         chosen, others = np.sort(order[:size]), order[size:]
@@ -126,19 +138,30 @@ class Selections:
             yield self.subset(rows), [self.take(each, rows) for each in arrays]
 
 
-def largest(values: np.ndarray, size: int) -> np.ndarray:
-    """Return the places of the ``size`` largest values, in no order.
+def largest(weights: np.ndarray, norms: np.ndarray, size: int) -> np.ndarray:
+    """Return the places of the ``size`` largest products of two vectors, in no order.
 
-    Every STRIDE-th value gives a bound above which about twice as many lie: only those are compared with each other.
+    Every STRIDE-th product gives a bound above which about twice as many lie: only those are compared with each other. Threads
+    share the others.
     """
-    some, places = values[::STRIDE], None
+    some, places, products = weights[::STRIDE] * norms[::STRIDE], None, np.empty(0)
     if 0 < (rank := 2 * size // STRIDE + SPARE) < some.size:
-        above = np.flatnonzero(values >= np.partition(some, some.size - rank)[some.size - rank])
-        places = above if above.size >= size else None
-    if places is None:
-        places = np.arange(len(values))
-    own = values[places]
-    return places[np.argpartition(own, own.size - size)[own.size - size :]] if own.size > size else places
+        bound = np.partition(some, some.size - rank)[some.size - rank]
+
+        def above(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            own = weights[part] * norms[part]
+            found = np.flatnonzero(own >= bound)
+            return found + part.start, own[found]
+
+        each = workers().each(pieces_of(weights.size), above)
+        places, products = (np.concatenate(found) for found in zip(*each, strict=True))
+    if places is None or places.size < size:
+        places, products = np.arange(weights.size), weights * norms
+    return (
+        places[np.argpartition(products, products.size - size)[products.size - size :]]
+        if products.size > size
+        else places
+    )
 
 
 def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ def combination(factors: np.ndarray, rows: Sequence[np.ndarray]) -> np.ndarray:
     from dualnewton.kernels import vectors
 
     (_alive, places), total = _places(rows), np.empty(size)
-    arguments = np.ascontiguousarray(factors), places, PART, np.zeros(1, dtype=np.int64), total
+    arguments = np.ascontiguousarray(factors), places, SMALL_PART, np.zeros(1, dtype=np.int64), total
     workers().run(vectors.combination, _threads(size, len(rows)), *arguments)
     return total
 
@@ -110,6 +110,11 @@ def total(u: Any, v: Any) -> Any:
     return combination(np.ones(2), (u, v)) if _is_long(u) else u + v
 
 
+def less_multiple(u: Any, factor: float, v: Any) -> Any:
+    """Return u − factor v."""
+    return combination(np.array([1.0, -factor]), (u, v)) if _is_long(u) else u - factor * v
+
+
 def penalised(gradient: Any, x: Any, ridge: Any, scale: Any) -> tuple[Any, tuple[float, ...]]:
     """Return g = gradient + ridge ∘ x and the sums of ridge_j x_j², g_j² and scale_j g_j²."""
     if (function := compiled_function("penalised_of", None, x)) is not None:
@@ -138,8 +143,8 @@ def _place(array: np.ndarray) -> int:
 
 
 def _is_long(vector: Any) -> bool:
-    """Whether kernels are used for a vector: it is long, and in memory."""
-    return vector.size >= LONG and not is_elsewhere(vector)
+    """Whether kernels are used: for a long vector in memory."""
+    return vector.ndim == 1 and vector.size >= LONG and not is_elsewhere(vector)
 
 
 def _threads(size: int, count: int) -> int:

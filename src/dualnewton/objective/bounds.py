@@ -27,6 +27,7 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import Evaluation, RowForm
+from dualnewton.matrix.vectors import LONG, less_multiple
 from dualnewton.objective import row_sums
 from dualnewton.objective.groups import Group, columns_of, for_each, groups_of, singles
 from dualnewton.objective.targets import PrimalPoints, joined, sum_columns
@@ -170,7 +171,10 @@ class DualSums:
             self.steps = self._steps()
         if steps := self.steps:
             bar = self.balanced_bar = bar - group.per_feature(steps) * self._along()
-            alpha = alpha - group.per_row(steps, alpha) * (1.0 if self.direction is None else self.direction)
+            if alpha.ndim == 1 and alpha.size >= LONG and self.direction is not None:
+                alpha = less_multiple(alpha, steps[0], self.direction)  # in threads
+            else:
+                alpha = alpha - group.per_row(steps, alpha) * (1.0 if self.direction is None else self.direction)
         elif not balances and first.columns > 1 and first.fit_intercept and first.is_unbalanced(self.sizes):
             return [Bound(-np.inf, alpha, bar, self.sizes)]  # without the conjugates, which take about a pass
         else:

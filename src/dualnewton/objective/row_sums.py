@@ -13,7 +13,9 @@ import numpy as np
 
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
-from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
+from dualnewton.matrix import RowVectors, dual_sums, row_parts, sum_over_rows
+from dualnewton.matrix.selections import pieces_of
+from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import (
     BLOCK,
     SHIFTS,
@@ -47,10 +49,20 @@ def _compiled(name: str, loss: Any, rows: RowArray, many: bool) -> Callable[...,
         return compiled_function(name, loss, rows)
     if not many:
         return None
+    function = _row_function(name, loss)
+    return None if function is None else lambda z, rows, **rest: (sum_over_rows(function, loss, z, rows, **rest),)
+
+
+def _row_function(name: str, loss: Any) -> Any:
+    """Return a ``RowFunction`` of a loss for rows in memory; None if it cannot be compiled."""
     from dualnewton.kernels import row_functions
 
-    function = getattr(row_functions, name)(loss)
-    return None if function is None else lambda z, rows, **rest: (sum_over_rows(function, loss, z, rows, **rest),)
+    return getattr(row_functions, name)(loss)
+
+
+def _is_long(alpha: np.ndarray) -> bool:
+    """Whether kernels sum over this dual point of one column: it is long, and in memory."""
+    return type(alpha) is np.ndarray and alpha.ndim == 1 and len(alpha) >= MANY
 
 
 def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float, np.ndarray]:
@@ -88,6 +100,9 @@ def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np
     function = compiled_function("label_weights_of", None, y) if len(kinds) <= SHIFTS else None
     if function is not None:
         return np.array(function(y, (None, c, None), kept=kinds))
+    if c is None and type(y) is np.ndarray and len(y) >= MANY:
+        counts = workers().each(pieces_of(len(y)), lambda part: [np.count_nonzero(y[part] == kind) for kind in kinds])
+        return np.array(counts, dtype=np.float64).sum(axis=0)
     own = [y == kind for kind in kinds]
     return np.array([float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own], dtype=np.float64)
 
@@ -158,7 +173,7 @@ def dual_terms(
     For several problems of one column, α and the labels have a row for each, and so have the sums (:func:`split`).
     """
     many, here = len(alpha) >= MANY, type(alpha) is np.ndarray
-    if sizes is None and here:
+    if sizes is None and here and not (many and alpha.ndim == 1):  # else one kernel computes all sums
         sizes = dual_sizes(loss, alpha, rows, masses=masses)
     if here and sizes and rows.o is None and not many and alpha.ndim == (1 if loss.columns == 1 else 2):  # small fits
         return DualTerms(sizes, 0.0, float(loss.conjugates(alpha, rows.y, rows.c)))
@@ -171,6 +186,9 @@ def _dual_terms(
 ) -> tuple[Any, ...]:
     if (function := compiled_function("dual_terms_of", loss, alpha)) is not None:
         linear, conjugates, *found = function(alpha, RowVectors(y, c, o))
+        return linear, _proved(conjugates), *(found[: 4 if masses else 2] if sizes else ())
+    if _is_long(alpha) and (function := _row_function("conjugates_of", loss)) is not None:
+        conjugates, linear, *found = dual_sums(function, loss, alpha, RowVectors(y, c, o))
         return linear, _proved(conjugates), *(found[: 4 if masses else 2] if sizes else ())
     linear = 0.0 if o is None else float(np.vdot(RowVectors(y, c, o).weighted(alpha), o))
     (conjugates,) = _conjugates(alpha, y, c, o, loss, many)
@@ -188,7 +206,8 @@ def split(terms: DualTerms) -> list[DualTerms]:
 
 def dual_sizes(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
     """Return the sums over a dual point; those of single columns only if ``masses``."""
-    if masses and rows.c is None and type(alpha) is np.ndarray and (alpha.ndim == 1 or loss.columns > 1):  # small fits
+    here = masses and rows.c is None and type(alpha) is np.ndarray
+    if here and (alpha.size < MANY if alpha.ndim == 1 else loss.columns > 1):  # small fits
         square: Any = product(alpha, alpha)
         if alpha.ndim > 1:
             return DualSizes(square, square, totals(alpha), totals(np.abs(alpha)))
@@ -210,6 +229,8 @@ def _sizes(alpha: np.ndarray, squares: Any, weighted: Any, *columns: Any) -> Dua
 def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool) -> tuple[Any, ...]:
     if alpha.ndim == 1 and (function := compiled_function("dual_sizes_of", None, alpha)) is not None:
         return function(alpha, RowVectors(y, c, o))[: None if masses else 2]
+    if _is_long(alpha):
+        return dual_sums(None, loss, alpha, RowVectors(y, c, o))[2 : 6 if masses else 4]
     if alpha.ndim == 2 and loss.columns == 1:  # several problems
         mass = alpha if c is None else c * alpha
         squares = np.einsum("ki,ki->k", mass, mass)

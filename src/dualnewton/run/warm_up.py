@@ -143,17 +143,18 @@ def _pointers(loss: Loss) -> None:
 
 def _linear_functions() -> None:
     from dualnewton.kernels import row_functions
-    from dualnewton.matrix.compiled import sum_over_rows
+    from dualnewton.matrix.over_rows import dual_sums, sum_over_rows
     from dualnewton.matrix.selections import find_places
 
     zero = np.zeros(2)
     find_places(zero, zero)
+    dual_sums(None, SMOOTH[0], zero, RowVectors(zero, None, None))
     sum_over_rows(row_functions.weighted(), SMOOTH[0], zero, RowVectors(zero, None, None), factors=zero)
 
 
 def _linear_algebra() -> None:
     from dualnewton.kernels import part_sums, team
-    from dualnewton.matrix import factors, few_rows, vectors
+    from dualnewton.matrix import factors, few_rows, linear, vectors
 
     team.prepare()
     matrix = np.zeros((1, 1))
@@ -165,6 +166,7 @@ def _linear_algebra() -> None:
     vectors.penalised(*[long] * 4)
     vectors.combination_along(np.ones(1), [long], long)
     vectors.pair([long] * 3, [long] * 3, [long], long)
+    linear.gram(sp.csr_array((linear.MANY + 1, 2)))
     shared = few_rows.SharedRows(sp.csr_array(np.eye(2)), np.ones(2))
     shared.outside(shared.inside(np.ones(2), np.ones(2)), np.ones(2))
     factor, _ = factors.by_tiles(np.eye(2))

@@ -56,7 +56,7 @@ class DominantRows:
     def at(self, weights: np.ndarray, size: int) -> Curvature:
         """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows, exact if no more have a positive weight."""
         data, ridge = self.data, self.ridge[: self.data.d]
-        if count_active(weights) <= size:
+        if (active := count_active(weights)) <= size:
             chosen = data.active(weights)
             rows, own, gram = data.rows(chosen), data.entries(weights, chosen), None
             if self.decisions.keeps_products(self.multiplied) and data.capabilities.whole and data.capabilities.local:
@@ -68,12 +68,13 @@ class DominantRows:
         rows, own, gram = data.rows(chosen), data.entries(weights, chosen), None
         if some is not None:
             gram = gram_of(rows, ridge)
-            left_out = count_active(weights) - size
-            lift = 1.0 + self._missed(rows, gram, some, data.entries(weights, some)) * left_out / (data.d - size)
+            missed = self._missed(rows, gram, some, data.entries(weights, some))
+            lift = 1.0 + missed * (active - size) / (data.d - size)
             diagonal, gram = ridge * lift, gram / lift
         else:
-            left = data.column_norms(weights, np.arange(data.d)) - np.asarray(own @ linear.squared(rows))
-            diagonal = ridge + np.maximum(left, 0.0)
+            diagonal = data.column_norms(weights) - np.asarray(own @ linear.squared(rows))
+            np.maximum(diagonal, 0.0, out=diagonal)
+            diagonal += ridge
         made = Woodbury(rows, own, diagonal, gram, intercept=self.intercept, scaled_well=False, chosen=chosen)
         return made.placed(data)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dualnewton.losses import Loss
 from dualnewton.matrix import RowVectors
+from dualnewton.matrix.vectors import LONG, difference
 from dualnewton.objective.row_sums import slope_along
 
 CLOSE = 0.05
@@ -43,7 +44,8 @@ def line_minimum(
     The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. ``slopes`` are those at both
     ends. t is 0 only if the slope at the start is not negative.
     """
-    way, margins_way = end - x, end_margins - margins
+    way = end - x
+    margins_way = difference(end_margins, margins) if margins.size >= LONG else end_margins - margins
     linear, quadratic = float(ridge @ (x * way)), float(ridge @ (way * way))
 
     def slope(t: float) -> float:
