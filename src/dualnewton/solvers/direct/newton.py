@@ -142,11 +142,12 @@ def _descended(
     to step. Large sums are computed in float32 unless that changes some direction much.
     """
     large, many = risk.rows.size >= crossovers.narrowed_entries, risk.n >= PER_UNKNOWN * risk.ridge.size
-    single = risk.is_narrow
+    pieces = risk.loss.curvature is Curvature.PIECEWISE
+    single, updated = risk.is_narrow, risk.block is not None or (pieces and risk.is_updated)
     gaps, pairs, inverse = [gap], Pairs(), None
     passes, price, stuck, before = 0, 0.0, False, at
     while passes < 2 * limits.most and not stuck:
-        if inverse is not None and risk.is_updated:
+        if inverse is not None and updated:
             price = risk.sum_passes(at.margins, single=single)
         if inverse is None or not many or needs_hessian(gaps, limits.tol * abs(at.value), price):
             factor = risk.narrow_factor(at.margins) if single else None

@@ -345,8 +345,10 @@ class Risk:
 
         Where only rows are read whose curvature has changed, that is for many features only: it costs a further step.
         """
-        few = self.is_updated and self.ridge.size <= self.crossovers.updated_features
-        return self.block is None and self.rows.size >= self.crossovers.narrowed_entries and not few
+        if self.block is not None or self.rows.size < self.crossovers.narrowed_entries:
+            return False
+        many = self.ridge.size > self.crossovers.updated_features
+        return many or self.loss.curvature is not Curvature.PIECEWISE or not self.is_updated
 
     @cached_property
     def is_updated(self) -> bool:
@@ -380,7 +382,9 @@ class Risk:
         """Return the Hessian of the losses, whose Gram matrices are summed in this type."""
         K = self.loss.columns
         if K == 1:
-            return self._gram(self._curvature(margins), kind)
+            varies = self.loss.curvature is Curvature.VARYING
+            weights = curvature(self.loss, margins, self.vectors) if varies else self._curvature(margins)
+            return self._gram(weights, kind)
         weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
         H = coupled((self._gram(own, kind) for own in weights), K)
         if self.free:
@@ -393,9 +397,9 @@ class Risk:
 
         Rows on which φ″ is zero are left out. Where it is one number on the others, their products are scaled once.
         """
-        if self.is_updated:
-            return self.grams(kind).at(weights, single=kind is np.float32)[0]
         rows, values = self.rows, self.loss.curvature
+        if self.block is not None or (values is Curvature.PIECEWISE and self.is_updated):
+            return self.grams(kind).at(weights, single=kind is np.float32)[0]
         if values is Curvature.PIECEWISE:
             curved = weights.nonzero()[0]
             rows, weights = (rows if rows.dtype == kind else self.narrow).take(curved, axis=0), weights.take(curved)
