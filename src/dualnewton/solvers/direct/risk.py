@@ -148,8 +148,11 @@ class Risk:
         return self.block.crossovers.sloping_share
 
     def _curvature(self, margins: np.ndarray) -> np.ndarray:
-        """Return c_i φ″_i at margins; those of the last ones are kept. Where all are one number, that of one row suffices."""
-        if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None and self.block is None:
+        """Return c_i φ″_i at margins; those of the last ones are kept. Where all are one number, that of one row suffices, unless
+        the rows are summed with these weights.
+        """
+        summed = self.border or self.block is not None
+        if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None and not summed:
             first: np.ndarray = self.loss.second_derivative(margins[:1], self.vectors.y[:1])
             return np.broadcast_to(first, margins.shape)
         if self._last.get("margins") is not margins:
