@@ -50,6 +50,18 @@ class Engine:
         """
         return np.nan
 
+    def dual(self, k: int) -> float:
+        """Return D of model k, as if an intercept were balanced."""
+        raise NotImplementedError(f"{type(self).__name__} has no dual(k)")
+
+    def largest_dual(self, k: int) -> float:
+        """Return an upper bound on D of model k."""
+        raise NotImplementedError(f"{type(self).__name__} has no largest_dual(k)")
+
+    def estimated_gap(self, k: int, examples: int) -> float:
+        """Return the gap of model k as estimated from about this number of its examples."""
+        raise NotImplementedError(f"{type(self).__name__} has no estimated_gap(k, examples)")
+
     def active(self) -> np.ndarray | None:
         """Return the sorted indices of the examples that were active at their last visit; None if that is not recorded."""
         return None
