@@ -66,7 +66,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             if len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most:
                 break
             close = gaps[-1] <= (NEAR if estimates else 1.0) * wanted
-            if close and (not estimates or engine.estimated_gap(0, ESTIMATED) <= NEARLY * wanted):
+            if close and (not estimates or engine.estimated(0, ESTIMATED)[0] <= NEARLY * wanted):
                 break
         if len(gaps) >= limits.most or limits.is_late():
             break
@@ -76,7 +76,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             draws = draws if draws.size else draw()
             visited += engine.shrink(0, visits, draws[:left], FOCUSED_RESIDUAL)
             draws, left = draws[:0], left - draws.size
-        if estimates and gaps[-1] <= CLOSE * wanted and engine.estimated_gap(0, ESTIMATED) <= NEARLY * wanted:
+        if estimates and gaps[-1] <= CLOSE * wanted and engine.estimated(0, ESTIMATED)[0] <= NEARLY * wanted:
             break
     w, b, _ = engine.model(0)
     if problem.fit_intercept:  # that of the rounds follows w

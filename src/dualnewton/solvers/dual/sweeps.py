@@ -81,13 +81,15 @@ class Sweeps(Method):
         return epochs
 
     def _estimate(self, k: int, close: float) -> tuple[float, float]:
-        """Return the estimated gap of model k, and D; NaN if the last full sweep was far from the end."""
-        wanted, residual, known = self.tol * close, self.residuals[k], math.nan
-        if not (0.0 < residual <= wanted * self.engine.largest_dual(k)) or not (dual := self.engine.dual(k)) > 0.0:
+        """Return the gap of model k and D, estimated from some examples; no gap if the last full sweep was far from the end."""
+        if self.tol <= 0.0:
             return _UNKNOWN
-        if residual <= wanted * dual:
-            known = self.engine.estimated_gap(k, min(ESTIMATED, self.sampling.n // SHARE))
-        return known, dual
+        _, known = self.estimates[k]
+        largest = self.engine.largest_dual(k) if math.isnan(known) else known
+        if not 0.0 < self.residuals[k] <= self.tol * close * largest:
+            return math.nan, known
+        gap, dual = self.engine.estimated(k, min(ESTIMATED, self.sampling.n // SHARE))
+        return (gap, dual) if dual > 0.0 else _UNKNOWN
 
     def _have_ended(self) -> bool:
         """Whether the estimated gaps of all models are small enough after focused sweeps, so that no full sweep is needed."""
