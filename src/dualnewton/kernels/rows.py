@@ -74,8 +74,22 @@ def dot(data, columns, starts, i, w):
 
 
 @in_order
+def _sparse_square(data, starts, i):
+    """‖a_i‖² of a sparse row, summed in the order of the entries: with the bits of ``Problem.norms``."""
+
+    def square(data, starts, i):
+        total = 0.0
+        for p in entries(starts, i):
+            x = np.float64(data[p])
+            total += x * x
+        return total
+
+    return square
+
+
+@overloads
 def square(data, columns, starts, i):
-    """‖a_i‖², summed in the order of the entries: for sparse float64 rows with the bits of ``Problem.norms``."""
+    """‖a_i‖²."""
 
     def dense(data, columns, starts, i):
         total = 0.0
@@ -85,11 +99,7 @@ def square(data, columns, starts, i):
         return total
 
     def sparse(data, columns, starts, i):
-        total = 0.0
-        for p in entries(starts, i):
-            x = np.float64(data[p])
-            total += x * x
-        return total
+        return _sparse_square(data, starts, i)
 
     return dense if _is_dense(data) else sparse
 

@@ -139,7 +139,7 @@ def make_method(
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
     engine = _engine(plan, starts, law, request)
     if not problems[0].loss.kinked:
-        return Sweeps(engine, law, len(starts), focus=focus, crossovers=request.tuning)
+        return Sweeps(engine, law, len(starts), focus=focus, crossovers=request.tuning, tol=tol)
     system = partial(solves_system, Costs.of(problems[0].data.profile, request.tuning))
     return KinkedSweeps(problems, engine, law, focus=focus, solves_system=system, crossovers=request.tuning)
 

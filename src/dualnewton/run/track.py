@@ -57,6 +57,7 @@ class Track:
     # The residual and the objective P of the last step (see :class:`Method`); NaN where unknown.
     residual: float = math.nan
     objective: float = math.nan
+    gap: float = math.nan  # the method's estimate of the gap after the last step; NaN where unknown
     status: Status | None = None  # of a model that has ended
     trace: Trace = field(default_factory=Trace)  # certificates so far
 
@@ -74,12 +75,15 @@ class Track:
     def update(self, method: Method, place: int) -> None:
         """Store the residual and the objective of the method's last step, and whether the method is stuck."""
         self.residual, self.objective = method.residual(place), method.objective(place)
+        self.gap = method.gap(place)
         self.stuck = method.is_stuck(place)
         if math.isnan(self.ratio):
             self.ratio = method.expected_ratio
 
     def expected_gap(self) -> float:
-        """Return an estimate of the gap, from the residual of the last step."""
+        """Return an estimate of the gap: the method's, or one from the residual of the last step."""
+        if not math.isnan(self.gap):
+            return self.gap
         expected = self.ratio * self.residual if self.residual > 0.0 else 0.0  # the ratio may be infinite
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 

@@ -151,7 +151,11 @@ class Method(ABC):
         return np.nan
 
     def objective(self, k: int) -> float:  # noqa: ARG002
-        """Return P of model k as of the last step; NaN if unknown."""
+        """Return P of model k as of the last step, or D near the end; NaN if unknown."""
+        return np.nan
+
+    def gap(self, k: int) -> float:  # noqa: ARG002
+        """Return an estimate of the gap of model k after the last step, better than by the residual; NaN if unknown."""
         return np.nan
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002

@@ -53,7 +53,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
     draw: Any = partial(np.random.default_rng(0).integers, 0, 1 << 32, size=drawn, dtype=np.uint32)
     gaps, visited = list[float](), 0
     # D is at most P(0): it is computed only where the gap may be small enough, or the progress slow.
-    at_zero = limits.tol * problem.label_sums.at_zero / n if problem.offset is None else math.inf
+    at_zero = limits.tol * engine.largest_dual(0)
     first = CLOSE * at_zero if estimates else at_zero
     while True:
         visits, draws = engine.visits(0), draw()
@@ -66,7 +66,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             if len(gaps) > OBSERVED and further_steps(gaps[-1 - OBSERVED], gaps[-1], wanted, OBSERVED) > most:
                 break
             close = gaps[-1] <= (NEAR if estimates else 1.0) * wanted
-            if close and (not estimates or _is_small(problem, engine, wanted)):
+            if close and (not estimates or engine.estimated(0, ESTIMATED)[0] <= NEARLY * wanted):
                 break
         if len(gaps) >= limits.most or limits.is_late():
             break
@@ -76,24 +76,9 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             draws = draws if draws.size else draw()
             visited += engine.shrink(0, visits, draws[:left], FOCUSED_RESIDUAL)
             draws, left = draws[:0], left - draws.size
-        if estimates and gaps[-1] <= CLOSE * wanted and _is_small(problem, engine, wanted):
+        if estimates and gaps[-1] <= CLOSE * wanted and engine.estimated(0, ESTIMATED)[0] <= NEARLY * wanted:
             break
     w, b, _ = engine.model(0)
     if problem.fit_intercept:  # that of the rounds follows w
         b = problem.best_intercept(w)
     return Found(w.copy(), b, math.ceil(0.5 * visited / n), engine.alpha(0).copy())
-
-
-def _is_small(problem: Problem, engine: Any, wanted: float) -> bool:
-    """Whether the estimated gap is at most the wanted one, nearly."""
-    return _estimated_gap(problem, engine) <= NEARLY * wanted
-
-
-def _estimated_gap(problem: Problem, engine: Any) -> float:
-    """Return the mean of φ(z) + φ*(−α) + αz over some examples, for the w of the rounds, which is that of α up to rounding."""
-    some = slice(None, None, problem.n // ESTIMATED)
-    (w, b, _), alpha, vectors = engine.model(0), engine.alpha(0)[some], problem.row_vectors.part(some)
-    z = vectors.shifted(problem.data.rows(some) @ w + b)
-    losses = problem.loss.value(z, vectors.y) + alpha * z
-    own = float(losses.sum() if vectors.c is None else vectors.c @ losses)
-    return (own + problem.loss.conjugates(alpha, vectors.y, vectors.c)) / len(alpha)

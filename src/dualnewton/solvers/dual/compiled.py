@@ -180,7 +180,26 @@ class CompiledEngine(Engine):
         """Return D of the present dual point, as if an intercept were balanced."""
         problem = self.problems[k]
         losses = problem.loss.conjugates(self.alpha(k), problem.y, problem.sample_weight)
+        if problem.offset is not None:
+            losses += float(problem.weighted(self.alpha(k)) @ problem.offset)
         return -losses / problem.n - problem.lam * problem.g.conjugate(self.models.w_bar[k])
+
+    def largest_dual(self, k: int) -> float:
+        """Return an upper bound on D of model k: P at w = 0; infinite with offsets, for which it is not known."""
+        problem = self.problems[k]
+        return float(problem.label_sums.at_zero) / problem.n if problem.offset is None else math.inf
+
+    def estimated(self, k: int, examples: int) -> tuple[float, float]:
+        problem = self.problems[k]
+        some = slice(None, None, problem.n // examples)
+        (w, b, _), alpha, vectors = self.model(k), self.alpha(k)[some], problem.row_vectors.part(some)
+        z = vectors.shifted(problem.data.rows(some) @ w + b)
+        losses = problem.loss.value(z, vectors.y) + alpha * z
+        own = float(losses.sum() if vectors.c is None else vectors.c @ losses)
+        conjugates = problem.loss.conjugates(alpha, vectors.y, vectors.c)
+        offsets = 0.0 if vectors.o is None else float(vectors.weighted(alpha) @ vectors.o)
+        dual = -(conjugates + offsets) / len(alpha) - problem.lam * problem.g.conjugate(self.models.w_bar[k])
+        return (own + conjugates) / len(alpha), dual
 
     def end_epoch(self) -> None:
         # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).

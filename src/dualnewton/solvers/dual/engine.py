@@ -50,6 +50,21 @@ class Engine:
         """
         return np.nan
 
+    def dual(self, k: int) -> float:
+        """Return D of model k, as if an intercept were balanced."""
+        raise NotImplementedError(f"{type(self).__name__} has no dual(k)")
+
+    def largest_dual(self, k: int) -> float:
+        """Return an upper bound on D of model k."""
+        raise NotImplementedError(f"{type(self).__name__} has no largest_dual(k)")
+
+    def estimated(self, k: int, examples: int) -> tuple[float, float]:
+        """Return the gap and D of model k as estimated from about this number of examples, for the w of the rounds.
+
+        The gap is the mean of φ(z) + φ*(−α) + αz.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no estimated(k, examples)")
+
     def active(self) -> np.ndarray | None:
         """Return the sorted indices of the examples that were active at their last visit; None if that is not recorded."""
         return None
