@@ -20,7 +20,7 @@ import numpy as np
 
 from dualnewton.objective.coordinates import Reflections, products_suffice
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Start
+from dualnewton.solvers.direct.block import Block, Found, Limits, Start
 from dualnewton.solvers.primal.interior_search import Search
 from dualnewton.solvers.primal.interior_steps import Terms, starting_state
 from dualnewton.solvers.primal.step_systems import Gram, Rows
@@ -46,11 +46,11 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
             return Found(np.zeros(problem.d), 0.0, 1, np.zeros(problem.n))
         y, o = problem.y[live], 0.0 if problem.offset is None else problem.offset[live]
         search = Search(whole, at, lambda z: problem.loss.value(z + o, y), block.crossovers)
-        steps, enough = 1, WELL_BELOW * limits.tol  # the start is a step
+        steps = 1  # the start is a step
         while steps < limits.most and not search.is_stuck and not limits.is_late():
             search.advance(fine=search.state.gap < FINE * search.value)
             steps += 1
-            if search.is_over(enough):
+            if search.is_over(limits.tol):
                 break
         alpha = np.zeros(problem.n)
         alpha[live] = -whole.least - whole.fold(search.all_p())
@@ -86,10 +86,10 @@ def terms_of(problem: Problem, block: Block, live: Any, tol: float) -> Terms:
     elif c is None and lamn in block.cache:
         matrix = block.cache[lamn]  # of another class, with the products of its columns
     else:
-        rows, d = block.rows if c is None else block.rows[live], problem.d
-        columns, ridge = np.ones((d + problem.fit_intercept, len(rows))), np.zeros(d + problem.fit_intercept)
-        columns[:d], ridge[:d] = rows.T, lamn if v is None else lamn * v
-        matrix = Rows(columns, d, ridge)
+        rows = block.extended if problem.fit_intercept else block.rows
+        ridge = np.zeros(rows.shape[1])
+        ridge[: problem.d] = lamn if v is None else lamn * v
+        matrix = Rows.of(rows if c is None else rows[live], problem.d, ridge)
         if c is None:
             block.cache[lamn] = matrix
     return Terms(matrix, positions, jumps, kinks[0].left, c)

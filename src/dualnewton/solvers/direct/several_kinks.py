@@ -14,9 +14,9 @@ from scipy.linalg.lapack import dpotrs
 
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct import squares
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Limits, Solver, Start, one_by_one
+from dualnewton.solvers.direct.block import Block, Found, Limits, Solver, Start, one_by_one
 from dualnewton.solvers.direct.kinks import FINE
-from dualnewton.solvers.primal.interior_search import NEAR, Search
+from dualnewton.solvers.primal.interior_search import CLOSE, NEAR, TIGHTER, Search
 from dualnewton.solvers.primal.interior_steps import Terms, starting_state
 from dualnewton.solvers.primal.step_systems import Check, System, cholesky
 
@@ -49,7 +49,7 @@ def solve(
         while steps < limits.most and not search.is_stuck and not limits.is_late():
             search.advance(fine=search.state.gap < FINE * search.value)
             steps += 1
-            if search.best.gap <= NEAR * limits.tol * search.value and _all_end(search, WELL_BELOW * limits.tol):
+            if search.best.gap <= NEAR * limits.tol * search.value and _all_end(search, CLOSE * limits.tol):
                 break
         alpha = first.loss.nearest_dual(-terms.least - terms.fold(search.best.boxes[0]), y)
     parts = zip(search.best.x.reshape(len(problems), -1), alpha.reshape(len(problems), -1), strict=True)
@@ -65,7 +65,7 @@ def _all_end(search: Search, tol: float) -> bool:
     values = system.by_model(search.losses(z)) + system.by_model(0.5 * system.ridge * best.x * best.x)
     search.value = float(values.sum())
     imbalance = terms.imbalance(best.x, best.boxes[0])
-    gaps = system.by_model(over) + system.gaps(imbalance, best.unit)
+    gaps = system.by_model(over) + TIGHTER * system.gaps(imbalance, best.unit)
     return bool((gaps <= tol * values).all())
 
 

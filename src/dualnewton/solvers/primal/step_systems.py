@@ -19,8 +19,9 @@ from dualnewton.solvers.primal.curvature import Cholesky, Woodbury
 LIFTS = (1e-14, 1e-11, 1e-8)
 """Fractions of its diagonal that are added to a matrix, in turn, if it has no Cholesky factor."""
 
-LONG = 18
-"""Unknowns from which the symmetry of Ãᵀ D(weights) Ã saves more time than roots of the weights and SciPy's call of BLAS take."""
+SHORT, LONG = 18, 32
+"""Length of rows from which the symmetry of Ãᵀ D(weights) Ã saves more time than roots of the weights and SciPy's call of BLAS
+take; and that from which they stay in their order, since copying them into that of columns takes longer than it saves."""
 
 CANCELLED = 1e3
 """With more features than examples, the ridge of a feature is small if Σ_i w_i a_ij² exceeds it by this factor, by which
@@ -104,21 +105,23 @@ class Rows(System):
 
     def __init__(
         self,
-        columns: np.ndarray,  # (d, n) or (d + 1, n) Ãᵀ in C order: scaling the examples is faster than in that of the rows
+        # (d, n) or (d + 1, n) Ãᵀ: for short rows an array in C order, so that scaling the examples is fast; for long ones the
+        # transpose of rows in C order.
+        columns: np.ndarray,
         d: int,
         ridge: np.ndarray,
         units: np.ndarray | None = None,
     ) -> None:
         super().__init__(d, ridge, units)
-        self.columns, self.symmetric = columns, len(columns) >= LONG
-        self.scaled, self.H = np.empty(columns.shape), np.empty((len(ridge), len(ridge)))
+        self.columns, self.symmetric, self.by_rows = columns, len(columns) >= SHORT, not columns.flags.c_contiguous
+        self.scaled, self.H = np.empty_like(columns), np.empty((len(ridge), len(ridge)))
         self.diagonal = self.H.reshape(-1)[:: len(ridge) + 1]
         self.plain: np.ndarray | None = None
 
     @classmethod
     def of(cls, rows: np.ndarray, d: int, ridge: np.ndarray, units: np.ndarray | None = None) -> Rows:
-        """Return the matrix of Ã, given by its rows."""
-        return cls(np.ascontiguousarray(rows.T), d, ridge, units)
+        """Return the matrix of Ã in C order."""
+        return cls(rows.T if rows.shape[1] >= LONG else np.ascontiguousarray(rows.T), d, ridge, units)
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         return x.dot(self.columns)
@@ -150,9 +153,12 @@ class Rows(System):
 
     def _weigh(self, weights: np.ndarray) -> None:
         """Compute the upper triangle of H = Ãᵀ D(weights) Ã, at least."""
-        if self.symmetric:
+        if self.symmetric or self.by_rows:
             np.multiply(self.columns, np.sqrt(weights), out=self.scaled)
-            dsyrk(1.0, self.scaled.T, c=self.H.T, trans=1, overwrite_c=1, lower=1)
+            scaled, trans = (
+                (self.scaled, 0) if self.by_rows else (self.scaled.T, 1)
+            )  # in Fortran order, which is not copied
+            dsyrk(1.0, scaled, c=self.H.T, trans=trans, overwrite_c=1, lower=1)
         else:
             np.multiply(self.columns, weights, out=self.scaled)
             self.scaled.dot(self.columns.T, out=self.H)
@@ -162,7 +168,8 @@ class Rows(System):
 
     def restricted(self, kept: np.ndarray) -> Rows:
         """Return the matrix of some examples."""
-        return Rows(self.columns.take(kept, axis=1), self.d, self.ridge)
+        columns = self.columns.T.take(kept, axis=0).T if self.by_rows else self.columns.take(kept, axis=1)
+        return Rows(columns, self.d, self.ridge)
 
 
 class Passes(System):
