@@ -165,7 +165,7 @@ class Poisson(LogLink):
         return np.exp(np.minimum(z, LARGEST)) + 0.0 * y
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
-        if _is_usual(z):
+        if type(z) is np.ndarray and z.size > 0 and np.maximum.reduce(z, axis=None) <= LARGEST:  # as in _is_usual
             mean = np.exp(z)
             return mean - y * z, mean - y
         mean = np.exp(np.minimum(z, LARGEST))  # the most expensive term, shared by φ and φ′
