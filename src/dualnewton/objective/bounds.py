@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from dualnewton.matrix import Evaluation, RowForm
 from dualnewton.matrix.vectors import LONG, less_multiple
 from dualnewton.objective import row_sums
 from dualnewton.objective.groups import Group, columns_of, for_each, groups_of, singles
-from dualnewton.objective.targets import PrimalPoints, joined, sum_columns
+from dualnewton.objective.targets import PrimalPoints, joined, needs_thirds, sum_columns
 from dualnewton.row_arrays import column_sums, on_host, some_columns
 
 if TYPE_CHECKING:
@@ -220,23 +221,27 @@ def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list
 
 
 def dual_bounds(
-    problems: Sequence[Problem], alphas: Sequence[np.ndarray], groups: Sequence[Group] | None = None
+    problems: Sequence[Problem], alphas: Sequence[np.ndarray], groups: Sequence[Group] | None = None, tol: float = 0.0
 ) -> list[Bound]:
-    """Return the bound of a dual point of each problem, in one pass; ``groups`` are those of the problems, if they are known."""
+    """Return the bound of a dual point of each problem, in one pass; ``groups`` are those of the problems, if they are known.
+
+    The bounds need be no sharper than ``tol`` demands.
+    """
     groups, points, first = groups or groups_of(problems), [], 0
     for group in groups:
         points.append(alphas[first] if group.M == 1 else np.array(alphas[first : first + group.M]))
         first += group.M
-    found = for_each(problems[0], _dual_sums(groups, points), DualSums.bounds)
+    found = for_each(problems[0], _dual_sums(groups, points, tol), partial(DualSums.bounds, tol=tol))
     return list(itertools.chain.from_iterable(found))
 
 
-def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray]) -> list[DualSums]:
+def _dual_sums(groups: Sequence[Group], alphas: Sequence[np.ndarray], tol: float = 0.0) -> list[DualSums]:
     data, both = groups[0].first.data, list(zip(groups, alphas, strict=True))
     columns = []
     for group, alpha in both:
         for each, own in zip(group.problems, group.each(alpha), strict=True):
-            thirds = not each.regularizer.strongly_convex
+            bounded = each.regularizer.strongly_convex
+            thirds = not bounded and needs_thirds(each, measured=group.M > 1 or tol == 0.0)
             columns.append(sum_columns(each.row_vectors, own.reshape(data.n, -1), thirds=thirds))
     # Products with a vector are faster than with a matrix of one column.
     factors = joined(columns)

@@ -187,7 +187,7 @@ def certify_pairs(
         losses += _losses(group, products[:, column:last], intercepts[own])
         first, column = own.stop, last
     penalties = [float(problem.lam * problem.g.value(w)) for problem, w in zip(problems, models, strict=True)]
-    parts = zip(losses, dual_bounds(problems, points, groups), penalties, strict=True)
+    parts = zip(losses, dual_bounds(problems, points, groups, tol or 0.0), penalties, strict=True)
     found = [PrimalBound(value + penalty, bound, penalty) for value, bound, penalty in parts]
     return _pairs(groups, models, intercepts, found, tol)
 

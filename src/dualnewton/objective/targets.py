@@ -145,5 +145,11 @@ def _form_of(problem: Problem, *, measured: bool) -> RowForm:
     direction, few = problem.fit_intercept and problem.loss.balances_by_direction, problem.n * problem.d <= CHEAP
     if direction and problem.loss.balances_by_mean and few:
         direction = False
-    thirds = not problem.regularizer.strongly_convex and (measured or not (few and problem.data.capabilities.local))
-    return RowForm(problem.loss, True, direction, thirds)
+    return RowForm(problem.loss, True, direction, needs_thirds(problem, measured=measured))
+
+
+def needs_thirds(problem: Problem, *, measured: bool) -> bool:
+    """Whether a pass sums thirds of a dual point: only for g that are not strongly convex, on small data only if ``measured``."""
+    if problem.regularizer.strongly_convex:
+        return False
+    return measured or not (problem.n * problem.d <= CHEAP and problem.data.capabilities.local)

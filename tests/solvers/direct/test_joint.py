@@ -263,7 +263,11 @@ def test_features_that_the_strongest_explains_start_at_zero(m):
     i, W = int(beyond.argmax()), np.zeros(model.q.shape)
     W[:, i] = model.q[:, i] / np.linalg.norm(model.q[:, i]) * beyond[i] / own[i, i]
     kept = (np.linalg.norm(model.q - W @ own, axis=0) > threshold) | (np.arange(m) == i)
-    np.testing.assert_allclose(model.norms_beside_strongest(beyond), kept * beyond / np.diag(own), rtol=1e-12)
+    alone, explained = joint.strongest_alone(own, model.q, beyond, threshold)
+    np.testing.assert_array_equal(explained, ~kept)
+    assert (alone is None) == (np.count_nonzero(kept) > 1)
+    if alone is not None:
+        np.testing.assert_allclose(alone, W, rtol=1e-12)
 
 
 def test_features_that_the_strongest_explains_take_no_steps(monkeypatch):
@@ -271,12 +275,12 @@ def test_features_that_the_strongest_explains_take_no_steps(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 1)) + 0.3 * rng.standard_normal((200, 6))
     Y = X[:, :1] * [1.0, 2.0] + 0.1 * rng.standard_normal((200, 2))
-    steps, stepped = [], joint.NormModel.stepped
-    monkeypatch.setattr(joint.NormModel, "stepped", lambda *args, **rest: steps.append(1) or stepped(*args, **rest))
+    systems, at = [], joint.NormModel.at
+    monkeypatch.setattr(joint.NormModel, "at", lambda *args, **rest: systems.append(1) or at(*args, **rest))
     model = dn.MultiTaskLasso(0.5 * strongest(X, Y)).fit(X, Y)
     assert np.count_nonzero(model.coef_.any(axis=0)) == 1
-    assert model.certificate_.relative_gap <= 1e-4
-    assert not steps
+    assert model.certificate_.relative_gap <= 1e-12
+    assert not systems
 
 
 @pytest.mark.parametrize("ratio", [0.9, 0.5])

@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.objective.certificates import certify_models, certify_pairs
+from dualnewton.solvers.crossovers import Crossovers
 from dualnewton.solvers.direct import active_set, proximal
 from dualnewton.solvers.direct.block import Block, Limits
 from tuned import GENERAL
@@ -150,6 +151,12 @@ def test_slopes_of_the_quadratic_model_prove_its_minimum(shape, regularizer, fur
     (other,) = certify_models([problem], [found.w], [found.intercept])
     assert pair.certificate.relative_gap <= tol
     assert pair.certificate.gap < (0.5 if regularizer == regularizers.L1() else 1.0) * other.certificate.gap
+    (quick,) = certify_pairs(
+        [problem], [found.w], [found.intercept], [found.alpha], tol=tol
+    )  # without a second sum of ᾱ
+    assert quick.certificate.meets(tol)
+    assert problem.dual(quick.alpha) == pytest.approx(quick.certificate.dual, rel=1e-12)
+    assert abs(quick.certificate.dual - pair.certificate.dual) <= 1e-3 * tol * pair.certificate.primal
 
 
 def test_models_of_dummy_variables_need_no_proximal_point_steps(monkeypatch):
@@ -181,3 +188,20 @@ def test_gathered_features_are_those_of_the_rows_as_they_are_stored(density):
     task = proximal.Task(problem, block, 1e-4)
     task.gather(np.arange(9))
     np.testing.assert_array_equal(task.A, X)
+
+
+def test_features_gathered_in_another_order_than_theirs_are_used_in_their_places():
+    """All 20 features are used in the end, of which the 16 with the strongest slopes are gathered first."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((400, 20))
+    y = np.where(X @ rng.permutation(np.linspace(0.5, 3.0, 20)) + rng.standard_normal(400) > 0.0, 1.0, -1.0)
+    more = {"regularizer": regularizers.L1(), "lam": 1e-3, "fit_intercept": True}
+    problem, limits = dn.Problem(X, y, losses.Logistic(), **more), Limits(1e-8)
+    expected = proximal.solve(problem, Block(problem.data), None, limits)
+    slowly = Crossovers(gathered_features=0, gathered_products=0)
+    found = proximal.solve(problem, Block(problem.data, slowly), None, limits)
+    assert np.count_nonzero(found.w) == 20
+    assert problem.primal(found.w, found.intercept) == pytest.approx(
+        problem.primal(expected.w, expected.intercept), rel=1e-8
+    )
+    np.testing.assert_allclose(found.w, expected.w, rtol=1e-2)

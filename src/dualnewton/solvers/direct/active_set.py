@@ -85,7 +85,7 @@ class Kinks(NamedTuple):
 
     def value(self, v: np.ndarray) -> float:
         """Return the penalty of a point, ∞ for one that has a negative coordinate where there must be none."""
-        if self.low.size and self.low[0] == -np.inf and v.min() < 0.0:
+        if self.low.size and self.low.item(0) == -np.inf and v.min() < 0.0:
             return np.inf
         return float(np.abs(v).dot(self.high)) + 0.5 * float((v * v).dot(self.ridge))
 
@@ -116,7 +116,7 @@ class Matrix:
         self.H, self.diagonal, self.rank = H, H.diagonal(), rank
 
     def times(self, x: np.ndarray) -> np.ndarray:
-        return x @ self.H
+        return x.dot(self.H)
 
     def rows(self, free: np.ndarray) -> np.ndarray:
         return self.H.take(free, axis=0)
@@ -282,14 +282,15 @@ class Model:
     def _active_sets(self, is_over: Callable[[], bool]) -> bool:
         """Take active set steps; return whether one reached the minimum. Otherwise v is the lowest of their points."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
-        tried = list[tuple[np.ndarray, np.ndarray]]()
+        tried, low, high, every = list[tuple[np.ndarray, np.ndarray]](), kinks.low, kinks.high, len(self.v)
         u = -slopes
         if np.count_nonzero(v):  # coordinates that are not zero keep their signs at first
             u = np.where(v != 0.0, np.copysign(np.inf, v), u)
+        kept = np.minimum(np.maximum(u, low), high)
+        free = (u != kept).nonzero()[0]
         for _ in range(MOST_SETS):
-            kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
-            free = (u != kept).nonzero()[0]
-            pattern = free.tobytes(), (u[free] > 0.0).tobytes()
+            signed = kept.take(free)
+            pattern = free.tobytes(), np.signbit(signed).tobytes()
             if seen:
                 tried.append((v, slopes))
             if pattern in seen or (free.size > self.gram.rank and not self.ridged) or is_over():
@@ -298,21 +299,23 @@ class Model:
             rows = self.gram.rows(free)
             M = rows.take(free, axis=1)
             if self.ridged:
-                M.reshape(-1)[:: len(free) + 1] += kinks.ridge[free]
-            signed = kept[free]
-            factor, x, failed = _posv()(M.T, self.q[free] - signed) if free.size else (M, signed, 0)
+                M.reshape(-1)[:: len(free) + 1] += kinks.ridge.take(free)
+            factor, x, failed = _posv()(M.T, self.q.take(free) - signed) if free.size else (M, signed, 0)
             wrong = x * signed < 0.0
             changes = np.count_nonzero(wrong)
             if failed or (changes and is_singular(factor, M)):
                 break
-            v = np.zeros(len(u))
+            v = np.zeros(every)
             v[free] = x
-            slopes = x @ rows - self.q
-            u = self.gram.diagonal * v - slopes
-            if not changes and (free.size == len(u) or np.count_nonzero(kinks.shrunk(u)) == free.size):
+            slopes = x.dot(rows) - self.q
+            u, last = self.gram.diagonal * v - slopes, free
+            if changes:
+                u[free[wrong]] = 0.0
+            kept = np.minimum(np.maximum(u, low), high)
+            free = (u != kept).nonzero()[0]
+            if not changes and (last.size == every or free.size == last.size):
                 self.v, self.slopes, self.value, self.exact = v, slopes, np.nan, True
                 return True
-            u[free[wrong]] = 0.0
         else:
             tried.append((v, slopes))
         for each in tried:

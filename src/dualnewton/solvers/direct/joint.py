@@ -81,8 +81,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         losses, slopes = rows.evaluate(W.T if every else W[:, rows.inside].T) if known is None else known
         lengths = feature_norms(slopes)
         beyond = np.maximum(lengths - penalty.threshold, 0.0)
-        outside = int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(rows.inside)))
-        if known is not None and not outside:  # the model is optimal over the features gathered
+        if known is not None and not _count_outside(beyond, rows.inside):  # optimal over the features gathered
             best = W
             break
         if steps or start is not None:
@@ -98,6 +97,7 @@ def solve(problem: Problem, block: Block, start: Start | None, limits: Limits) -
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         if not persists:
+            outside = _count_outside(beyond, rows.inside)
             if _are_many(rows.inside.size + more.size, outside, pulled if many else np.inf, block):
                 break
             pulled = outside
@@ -149,6 +149,11 @@ def _features_to_add(
     return features_to_add(beyond, inside, n, block.crossovers, persists and d <= n)
 
 
+def _count_outside(beyond: np.ndarray, inside: np.ndarray) -> int:
+    """Return how many features violate the optimality conditions of those that are not gathered."""
+    return int(np.count_nonzero(beyond) - np.count_nonzero(beyond.take(inside)))
+
+
 def _are_many(gathered: int, outside: int, before: float, block: Block) -> bool:
     """Whether so many features are gathered, or expected to be used, that coordinate descent costs less.
 
@@ -178,23 +183,27 @@ def minimum(
 
     Features that are zero get the norm at which each alone would be best, given how far their slopes are beyond their thresholds.
     At V = 0 and without a ridge the steps start without those that the strongest explains; if the violation is then not halved at
-    each step, they start again with all.
+    each step, they start again with all. If it explains all others, its model is the minimiser.
     The other norms move by the Newton step for
     1/‖Z_j‖ = 1, which is exact for features that do not depend on each other (as 1/‖W‖ is for the radius of a trust region: Moré
     and Sorensen 1983). Where a step has raised the largest violation, the next one is the Newton step of ψ.
     """
     q, constant = -slopes, goal.losses
-    starts = np.count_nonzero(V)
+    starts, explained = np.count_nonzero(V), None
     if starts:
         q = V @ H - slopes
         constant -= 0.5 * float(np.vdot(V, slopes - q))
+    elif not np.count_nonzero(penalty.ridge):
+        own, explained = strongest_alone(H, q, beyond, penalty.threshold)
+        if own is not None:
+            return own, True, by_points
     model = NormModel.of(H, q, penalty)
     norms, alone = beyond / model.single, None
     if starts:
         sizes = feature_norms(V)
         norms = np.where(sizes > 0.0, sizes, norms)
-    elif np.count_nonzero(norms) > 1 and not np.count_nonzero(penalty.ridge):
-        norms, alone = model.norms_beside_strongest(beyond), norms
+    elif explained is not None:
+        norms, alone = np.where(explained, 0.0, norms), norms
     best, least, in_vain = None, np.inf, 0
     while in_vain < IN_VAIN:
         at = model.at(norms)
@@ -224,6 +233,25 @@ def minimum(
     return *by_interior_points(model, norms if best is None else best.norms, goal, constant, deadline), False
 
 
+def strongest_alone(
+    H: np.ndarray, q: np.ndarray, beyond: np.ndarray, threshold: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return the model of the strongest feature alone, if it is the minimiser, and which other features that model explains.
+
+    These have slopes within their thresholds there. There is no ridge; ``beyond`` is how far the slopes at W = 0 are beyond them.
+    """
+    i = int(beyond.argmax())
+    own, single, most = H[i], H.item(i, i), beyond.item(i)
+    w = q[:, i] * (most / (single * (most + threshold.item(i))) if single > 0.0 else 0.0)
+    explained = feature_norms(q - np.multiply.outer(w, own)) <= threshold
+    explained[i] = False
+    if not single > 0.0 or np.count_nonzero(explained) < explained.size - 1:
+        return None, explained
+    W = np.zeros(q.shape)
+    W[:, i] = w
+    return W, explained
+
+
 class AtNorms(NamedTuple):
     """The minimum over W for given norms ν."""
 
@@ -245,7 +273,8 @@ class AtNorms(NamedTuple):
     def violation(self) -> float:
         """Return the largest distance of the slopes of a feature from the subdifferential of the penalty."""
         used = self.beyond if self.used.size == self.beyond.size else self.beyond.take(self.used)
-        return max(largest(self.beyond), largest(-used))
+        low = -used.item(used.argmin()) if used.size else 0.0
+        return max(largest(self.beyond), low)
 
 
 class NormModel(NamedTuple):
@@ -262,9 +291,9 @@ class NormModel(NamedTuple):
         right, K = np.concatenate([q, H]), len(q)
         diagonal = right.reshape(-1)[K * len(H) :: len(H) + 1]
         diagonal += penalty.ridge
-        positive, single = diagonal > 0.0, diagonal.copy()
-        if np.count_nonzero(positive) < single.size:
-            single[~positive] = np.inf
+        single = diagonal.copy()
+        if single.size and not single.item(single.argmin()) > 0.0:
+            single[~(single > 0.0)] = np.inf
         return cls(right, penalty, single, q)
 
     def at(self, norms: np.ndarray) -> AtNorms:
@@ -285,18 +314,6 @@ class NormModel(NamedTuple):
         whole = self.penalty.threshold
         lengths = feature_norms((self.q - (Z * nu).dot(rows)) / whole if some else Z)
         return AtNorms(norms, used, Z, N, lengths, whole * lengths - whole)
-
-    def norms_beside_strongest(self, beyond: np.ndarray) -> np.ndarray:
-        """Return the norm at which each feature alone would be best, and 0 for those whose slopes the model of the strongest
-        alone brings within their thresholds; without a ridge, given how far the slopes at W = 0 are beyond the thresholds.
-        """
-        i, K, threshold = beyond.argmax(), len(self.q), self.penalty.threshold
-        norms = beyond / self.single
-        own = self.q[:, i] * (norms[i] / (beyond[i] + threshold[i]))
-        explained = feature_norms(self.q - own[:, None] * self.right[K + i]) <= threshold
-        explained[i] = False
-        norms[explained] = 0.0
-        return norms
 
     def value_and_gap(self, at: AtNorms, W: np.ndarray, constant: float) -> tuple[float, float]:
         """Return n P and n(P − D) at W, the model for these norms, given the losses at W = 0.

@@ -47,7 +47,7 @@ in ``newton.py``: the margins of many rows move too far otherwise."""
 INNER, LOOSELY = 0.1, 0.03
 """Violation that the minimum of the quadratic model may leave, as a fraction of the wanted and of the present relative gap."""
 
-SHARE = 0.1
+SHARE = 0.2
 """Decrease of the quadratic model that its minimisation may forgo, as a share of the decrease achieved, times the present
 relative gap: the next model differs from this one."""
 
@@ -109,6 +109,8 @@ class Task:
         The features gathered.
     places : slice or integer array
         The same as an index, which copies nothing where all features were gathered at once.
+    whole : bool
+        Whether they were, so that they are in order.
     gathered : array of shape (d, n)
         Memory for all features, of which the first rows are those in use. (Without it, each gathering copies all earlier ones.)
     A : array of shape (n, m)
@@ -123,6 +125,7 @@ class Task:
         self.exchanged = block.crossovers.exchanged_coordinates
         self.inside, self.gathered = np.empty(0, dtype=np.intp), np.empty((problem.d, problem.n))
         self.places: Any = self.inside
+        self.whole = False
         self.A = self.gathered[:0].T
 
     def start(self, kinks: Kinks, start: Start | None) -> Point:
@@ -145,7 +148,7 @@ class Task:
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
         if features.size == self.problem.d:
-            self.inside, self.places, self.A = features, slice(None), self.block.rows
+            self.inside, self.places, self.whole, self.A = features, slice(None), True, self.block.rows
         elif features.size:
             old, self.inside = self.inside.size, np.concatenate([self.inside, features])
             self.places = self.inside
@@ -159,25 +162,29 @@ class Task:
 
         The third value is a dual point that proves this point, if there is one. ``far`` is the present relative gap, at most one.
         """
-        inside, old = self.places, at.w[self.places]
+        inside, whole = self.places, self.whole
+        old, own = (at.w, slopes) if whole else (at.w[inside], slopes[inside])
         weights = self.problem.row_curvature(at.z)
         if damping and self.problem.loss.gamma:
             weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
         gram, border, corner = self._curvature(weights)
-        model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
+        part = kinks if whole else kinks.only(inside)
+        model = Model(gram, own - slope * border if slope else own, old, part)
         goal = max(INNER * self.tol, LOOSELY * far)
-        move = model.minimise(goal, limits.is_late, SHARE * far, self.exchanged) - old
-        shift = -slope * corner - float(border @ move)
-        way = self.A @ move + shift
-        w = self._moved(at, move, 1.0)
+        end = model.minimise(goal, limits.is_late, SHARE * far, self.exchanged)
+        move = end - old
+        shift = -slope * corner - float(border.dot(move))
+        way = self.A.dot(move)
+        way += shift
+        w = end if whole else self._moved(at, move, 1.0)
         penalty = kinks.value(w)
-        predicted = float(slopes[inside] @ move) + slope * shift + penalty - at.penalty
+        predicted = float(own.dot(move)) + slope * shift + penalty - at.penalty
         t = first_length(self.problem.loss, way)
         for _ in range(HALVINGS):
             if t < 1.0:
                 w = self._moved(at, move, t)
                 penalty = kinks.value(w)
-            found = self.point(w, at.b + t * shift, at.z + t * way, penalty)
+            found = self.point(w, at.b + t * shift, at.z + (way if t == 1.0 else t * way), penalty)
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
                 alpha = self._linear_slopes(at, found, way, weights, model.exact) if t == 1.0 else None
                 if t == 1.0 and alpha is None and self.problem.loss.curvature is Curvature.VARYING:
@@ -196,12 +203,12 @@ class Task:
         """
         problem, curved = self.problem, weights * way
         wanted, most = WELL_BELOW * self.tol * abs(end.value), 1.0 / (problem.loss.gamma or 1.0)
-        if float(way @ curved) ** 2 > CURVED * most * wanted * problem.n:
+        if float(way.dot(curved)) ** 2 > CURVED * most * wanted * problem.n:
             return None
         (y, c, offset), mass = problem.row_vectors, -at.mass - curved
         alpha = mass if c is None else np.divide(mass, c, out=np.zeros(problem.n), where=c > 0.0)
         conjugates = problem.loss.conjugates(alpha, y, c) + (0.0 if offset is None else float(mass @ offset))
-        gap = end.losses + float(mass @ end.z) + conjugates
+        gap = end.losses + float(mass.dot(end.z)) + conjugates
         if gap > wanted or (exact and self.inside.size == problem.d):
             return alpha if gap <= wanted else None
         scale = problem.lam * problem.n
@@ -221,11 +228,11 @@ class Task:
         secant of the slope costs the losses of one point, a step also those of a Hessian.
         """
         t = 1.0
-        if not float(found.mass @ way) + found.penalty - at.penalty < STEEP * predicted:
+        if not float(found.mass.dot(way)) + found.penalty - at.penalty < STEEP * predicted:
             return found  # the penalty is convex: its slope at the end is no less
         for _ in range(SECANTS):
             longer = self._moved(at, move, t + 1.0)
-            slope = float(found.mass @ way) + kinks.value(longer) - found.penalty
+            slope = float(found.mass.dot(way)) + kinks.value(longer) - found.penalty
             if not slope < STEEP * predicted:
                 break
             rise = slope - predicted
@@ -245,16 +252,17 @@ class Task:
 
     def _curvature(self, weights: np.ndarray) -> tuple[Gram, np.ndarray, float]:
         """Return H of the features inside with the intercept eliminated, its means by the weights, and 1/Σ weights."""
-        total = float(weights.sum()) if self.problem.fit_intercept else 0.0
+        total = float(np.add.reduce(weights)) if self.problem.fit_intercept else 0.0
         n, m = self.A.shape
-        means, corner = np.zeros(m), 0.0
-        if total > 0.0:
-            means, corner = (weights @ self.A) / total, 1.0 / total
         roots = np.sqrt(weights)[:, None]
+        if total > 0.0:
+            means, corner = weights.dot(self.A) / total, 1.0 / total
+        else:
+            means, corner = np.zeros(m), 0.0
         if m > self.most:
             return Columns(roots * (self.A - means)), means, corner
         B = roots * self.A
-        H = B.T @ B
+        H = np.dot(B.T, B)
         if corner:
             H -= (total * means)[:, None] * means
         return Matrix(H, n), means, corner

@@ -325,7 +325,7 @@ class Rows:
         if len(self.parts) > 1:
             self.H = self._extended()
             return self.H
-        self.H = self.parts[0].T @ self.parts[0]
+        self.H = np.dot(self.parts[0].T, self.parts[0])  # the operator takes a microsecond longer
         if self.shift is not None:
             lost = (len(self.values) * self.shift)[:, None] * self.shift
             self.H -= lost
