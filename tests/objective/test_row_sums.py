@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dualnewton import losses
+from dualnewton.kernels import row_functions
 from dualnewton.matrix import RowVectors, over_rows
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
@@ -183,3 +184,15 @@ def test_labels_of_several_outputs_have_the_order_of_margins():
     assert y.T.flags.c_contiguous
     n = WIDE_BLOCK
     assert many.labels(rng.standard_normal((n, 2)), n).flags.c_contiguous  # compiled passes would copy them each time
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.SquaredHinge(), losses.Huber(0.5)], ids=repr)
+def test_shorter_formulas_of_few_rows_leave_kernels_for_many(loss):
+    rng = np.random.default_rng(3)
+    y = np.sign(rng.standard_normal(5000))
+    alpha, weights = 0.4 * y * rng.random(5000), rng.random(5000)
+    assert row_functions.conjugates_of(loss) is not None
+    expected = float(weights @ loss.conjugate(-alpha, y))
+    assert loss.conjugates(alpha, y, weights) == pytest.approx(expected, rel=1e-13)
+    terms = row_sums.dual_terms(loss, alpha, RowVectors(y, weights, None), masses=False)
+    assert float(terms.conjugates) == pytest.approx(expected, rel=1e-13)

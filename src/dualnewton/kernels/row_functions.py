@@ -103,8 +103,9 @@ def _of_loss(
 
 
 def _is_own(loss: Loss, name: str) -> bool:
-    """Whether the loss overrides the method of ``Loss``."""
-    return getattr(type(loss), name) is not getattr(Loss, name)
+    """Whether the loss overrides the method of ``Loss`` by another than a shorter one."""
+    own = getattr(type(loss), name)
+    return own is not getattr(Loss, name) and not getattr(own, "is_shorter", False)
 
 
 # Functions of rows ----------------------------------------------------------------------------------------------------------

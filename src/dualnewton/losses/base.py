@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from dualnewton.losses.root import zero_of
 from dualnewton.losses.rounding import RoundingErrors
 from dualnewton.row_arrays import BLOCK, blocks, compiled_function, summed
 from dualnewton.validation import Array, vector
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 BALANCING = 1e-2
 """Largest multiple of the balancing direction by which a dual point is changed, in units of margins."""
@@ -80,6 +82,15 @@ def _with_own(inherited: Callable[..., Any], own: tuple[str | None, ...]) -> Cal
         return tuple(rest[k] if name is None else getattr(self, name)(z, y) for k, name in enumerate(own))
 
     return joint
+
+
+def shorter(method: Method) -> Method:
+    """Declare that a method computes what that of ``Loss`` does for the class, by fewer operations on arrays.
+
+    Kernels may then be derived from the definitions on which the method of ``Loss`` depends.
+    """
+    method.is_shorter = True  # type: ignore[attr-defined]
+    return method
 
 
 class Loss(RoundingErrors):

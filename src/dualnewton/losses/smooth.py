@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.losses.base import Curvature, Loss, Margin, RoughFit
+from dualnewton.losses.base import Curvature, Loss, Margin, RoughFit, shorter
 from dualnewton.row_arrays import BLOCK, product
 from dualnewton.validation import Array, between, positive
 
@@ -119,6 +119,7 @@ class Logistic(Margin):
         s = -y * u
         return s * np.log(s + (s == 0.0) * 1.0) + (1.0 - s) * np.log1p((s == 1.0) * 1.0 - s)
 
+    @shorter
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Return Σ c_i φ*(−α_i) without clipping, if all y_i α_i lie inside (0, 1); a subclass may have another φ*."""
         if type(self) is not Logistic or type(alpha) is not np.ndarray or alpha.size > BLOCK:
@@ -184,6 +185,7 @@ class SquaredHinge(Margin):
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
+    @shorter
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, two products, inside the domain; a subclass may have another φ*."""
         own = type(self) is SquaredHinge and type(alpha) is np.ndarray
@@ -306,6 +308,7 @@ class Huber(Loss):
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
+    @shorter
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Return ½ Σ c_i α_i² − Σ c_i α_i y_i, two products, inside the domain; a subclass may have another φ*."""
         own = type(self) is Huber and type(alpha) is np.ndarray
