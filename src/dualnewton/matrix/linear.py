@@ -262,6 +262,12 @@ def sums_of_rows(X: Matrix) -> Callable[[np.ndarray], np.ndarray]:
     return sums
 
 
+def squared_lengths(starts: np.ndarray) -> float:
+    """Return the sum of the squared numbers of stored entries of rows, given where these begin."""
+    lengths = np.diff(starts).astype(float)
+    return float(lengths.dot(lengths))
+
+
 def order_by_length(X: Matrix, most: float) -> np.ndarray | None:
     """Return the rows of a CSR array in the order of their numbers of stored entries, rows of one length in their own order.
 

@@ -473,10 +473,12 @@ def profile_of(X: Any) -> Profile:
     n, d = X.shape
     if not linear.is_sparse(X):
         return _dense_profile(n, d, X.dtype.itemsize)
-    # Pieces stay in a cache, and are too short for the threads of BLAS.
-    lengths = (np.diff(X.indptr[part.start : part.stop + 1]).astype(float) for part in _pieces(n, SHORT))
-    pairs = 0.5 * sum(float(each.dot(each)) for each in lengths)
-    return Profile(n, d, int(X.nnz), pairs, True, X.dtype.itemsize)
+    starts = X.indptr
+    if n <= SHORT:
+        squares = linear.squared_lengths(starts)
+    else:  # pieces stay in a cache, and are too short for the threads of BLAS
+        squares = sum(linear.squared_lengths(starts[part.start : part.stop + 1]) for part in _pieces(n, SHORT))
+    return Profile(n, d, int(X.nnz), 0.5 * squares, True, X.dtype.itemsize)
 
 
 @lru_cache
