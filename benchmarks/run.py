@@ -34,6 +34,7 @@ from benchmarks import (
 from threadpoolctl import threadpool_limits
 
 import dualnewton as dn
+from dualnewton.run.warm_up import steps
 
 CAP = 20.0
 QUICK_CAP = 4.0
@@ -165,6 +166,8 @@ def warm_up() -> float:
         for settings, threads in itertools.product(WARM_UP, (1, 2)):
             with contextlib.suppress(dn.DualnewtonError):  # the method cannot solve this kind of problem
                 dn.solve(cell.problem(), n_threads=threads, max_epochs=2, tol=0.0, random_state=0, **settings)
+    for step in steps(dtypes=("float64",)):  # large data may need kernels that small problems do not
+        step.prepare()
     return time.perf_counter() - start
 
 

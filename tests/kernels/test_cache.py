@@ -240,3 +240,10 @@ def test_a_chosen_part_is_compiled_once_for_its_types_in_a_lean_function():
     assert out.tolist() == [0.0, 0.0, 8.0, 22.0, 44.0]
     assert len(chosen) == 1  # once for these types
     assert any(function is operator.getitem for function, *_ in _LeanTyping.signatures)
+
+
+def test_rounds_that_may_read_a_copy_in_float32_are_compiled_with_those_of_float64():
+    names = [step.name for step in warm_up.steps(("dense",), ("float64",))]
+    assert "dense float32: rounds of blocks, smooth losses, SDNA" in names
+    assert len(names) == len(set(names))
+    assert not any("float32" in step.name for step in warm_up.steps(("csr",), ("float64",)))

@@ -76,14 +76,17 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
     for each in (*SMOOTH, *BY_ADDRESS, *OTHERS, *OF_COLUMNS):
         yield Step(f"loss {type(each).__name__} in passes", partial(_row_functions, each))
     for storage, dtype in kinds:
-        X = _matrix(storage, dtype)
+        X, name = _matrix(storage, dtype), f"{storage} {dtype}: rounds of blocks"
         for loss, what in ((SMOOTH[0], "smooth losses"), (losses.Hinge(), "piecewise linear losses")):
-            name = f"{storage} {dtype}: rounds of blocks, {what}"
-            yield Step(f"{name}, minibatch SDCA", partial(_rounds, X, loss, 2, separable_rounds=True))
-            yield Step(f"{name}, SDNA", partial(_rounds, X, loss, 2))
+            yield Step(f"{name}, {what}, minibatch SDCA", partial(_rounds, X, loss, 2, separable_rounds=True))
+        yield Step(f"{name}, piecewise linear losses, SDNA", partial(_rounds, X, losses.Hinge(), 2))
+    # Rounds of SDNA on long dense rows in float64 may read a copy in float32 (``planning.dual.narrows``).
+    copies = {("dense", "float32")} if ("dense", "float64") in kinds else set()
+    for storage, dtype in sorted({*kinds, *copies}):
+        X, name = _matrix(storage, dtype), f"{storage} {dtype}: rounds of blocks"
+        yield Step(f"{name}, smooth losses, SDNA", partial(_rounds, X, SMOOTH[0], 2))
         if storage != "csr":
-            what = f"{storage} {dtype}: rounds of blocks, several models"
-            yield Step(what, partial(_rounds, X, SMOOTH[0], 2, models=2))
+            yield Step(f"{name}, several models", partial(_rounds, X, SMOOTH[0], 2, models=2))
 
 
 def _matrix(storage: str, dtype: str) -> Any:
