@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import RowArray, compiled_function, on_host
 from dualnewton.validation import frozen
 
@@ -22,7 +21,7 @@ MANY_CHANCES = 1 << 16
 """Number of rows from which they are drawn by a kernel, in one pass instead of several."""
 
 PIECE = 1 << 15
-"""Entries of a vector over the rows that a thread takes at a time (256 KiB)."""
+"""Entries of a vector over the rows that are compared at a time (256 KiB)."""
 
 STRIDE, SPARE = 64, 16
 """Distance between the values that bound the largest ones from below, and number of those that lie above the bound in excess."""
@@ -38,11 +37,14 @@ def count_active(weights: RowArray) -> int:
     if type(weights) is not np.ndarray or weights.size < 2 * PIECE:
         return int(np.count_nonzero(weights != 0.0))
     flat = weights.ravel("K")  # a view of contiguous rows or columns
-    return sum(workers().each(pieces_of(flat.size), lambda part: int(np.count_nonzero(flat[part] != 0.0))))
+    return sum(int(np.count_nonzero(flat[part] != 0.0)) for part in pieces_of(flat.size))
 
 
 def pieces_of(size: int) -> list[slice]:
-    """Return the pieces of a long vector that threads take one after the other, and whose temporaries stay in a cache."""
+    """Return the pieces of a long vector whose temporaries stay in a cache.
+
+    One thread takes them one after the other: several would take longer to wake than 500000 numbers take to be compared.
+    """
     return [slice(low, min(low + PIECE, size)) for low in range(0, size, PIECE)]
 
 
@@ -141,8 +143,7 @@ class Selections:
 def largest(weights: np.ndarray, norms: np.ndarray, size: int) -> np.ndarray:
     """Return the places of the ``size`` largest products of two vectors, in no order.
 
-    Every STRIDE-th product gives a bound above which about twice as many lie: only those are compared with each other. Threads
-    share the others.
+    Every STRIDE-th product gives a bound above which about twice as many lie: only those are compared with each other.
     """
     some, places, products = weights[::STRIDE] * norms[::STRIDE], None, np.empty(0)
     if 0 < (rank := 2 * size // STRIDE + SPARE) < some.size:
@@ -153,15 +154,13 @@ def largest(weights: np.ndarray, norms: np.ndarray, size: int) -> np.ndarray:
             found = np.flatnonzero(own >= bound)
             return found + part.start, own[found]
 
-        each = workers().each(pieces_of(weights.size), above)
+        each = map(above, pieces_of(weights.size))
         places, products = (np.concatenate(found) for found in zip(*each, strict=True))
     if places is None or places.size < size:
         places, products = np.arange(weights.size), weights * norms
-    return (
-        places[np.argpartition(products, products.size - size)[products.size - size :]]
-        if products.size > size
-        else places
-    )
+    if products.size <= size:
+        return places
+    return places[np.argpartition(products, products.size - size)[products.size - size :]]
 
 
 def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, dual_sums, row_parts, sum_over_rows
 from dualnewton.matrix.selections import pieces_of
-from dualnewton.matrix.workers import workers
 from dualnewton.row_arrays import (
     BLOCK,
     SHIFTS,
@@ -106,7 +105,7 @@ def _label_weights(y: np.ndarray, c: np.ndarray | None, kinds: np.ndarray) -> np
     if function is not None:
         return np.array(function(y, (None, c, None), kept=kinds))
     if c is None and type(y) is np.ndarray and len(y) >= MANY:
-        counts = workers().each(pieces_of(len(y)), lambda part: [np.count_nonzero(y[part] == kind) for kind in kinds])
+        counts = [[np.count_nonzero(y[part] == kind) for kind in kinds] for part in pieces_of(len(y))]
         return np.array(counts, dtype=np.float64).sum(axis=0)
     own = [y == kind for kind in kinds]
     return np.array([float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own], dtype=np.float64)
