@@ -97,8 +97,10 @@ def test_rows_of_one_length_are_not_sorted():
     assert linear.order_by_length(sp.csr_array(np.ones((N, D))), np.inf) is None
 
 
+@pytest.mark.parametrize("compared", [0, 1 << 20])
 @pytest.mark.parametrize("wide", [np.int32, np.int64])
-def test_column_indices_increase_exactly_where_scipy_says_so(wide):
+def test_column_indices_increase_exactly_where_scipy_says_so(wide, compared, monkeypatch):
+    monkeypatch.setattr(linear, "COMPARED", compared)
     rng, answers = np.random.default_rng(7), []
     for lengths in [(0, 0), (0, 2, 0, 3, 0), (1, 1), (3,), (2, 3, 1), *rng.integers(0, 4, (40, 5))]:
         columns = [np.sort(rng.choice(6, size, replace=rng.random() < 0.3)) for size in lengths]

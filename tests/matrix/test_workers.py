@@ -293,7 +293,7 @@ def test_one_entry_that_is_not_finite_is_found_in_any_number_of_threads(wrong, m
 
 
 def test_column_indices_that_do_not_increase_are_found_in_any_part(monkeypatch):
-    monkeypatch.setattr(linear, "CHECKED", 100)
+    monkeypatch.setattr(linear, "COMPARED", 100)
     X = sp.random_array((60, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
     X.data[X.indptr[10] : X.indptr[14]] = X.data[X.indptr[57] :] = 0.0
     X.eliminate_zeros()  # rows without entries, also at the end
