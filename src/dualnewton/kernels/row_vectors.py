@@ -82,12 +82,8 @@ def _dual_terms(n, step, block, counter, function, fields, vectors, sums):
         for k in range(own.size):
             own[k] = 0.0
         for low in range(part * step, least(part * step + step, n), block):
-            m, a, b, there = (
-                least(block, least(part * step + step, n) - low),
-                vectors[:, 0],
-                vectors[:, 1],
-                address(unwanted),
-            )
+            m = least(block, least(part * step + step, n) - low)
+            a, b, there = vectors[:, 0], vectors[:, 1], address(unwanted)
             z, y, c, o = a[0] + low * b[0], a[1] + low * b[1], a[2] + low * b[2], a[3] + low * b[3]
             if function != 0:
                 own[0] += call(function, fields[0], fields[1], m, 1, n, 0, 0, z, y, c, o, there, there, there, 1.0)

@@ -201,10 +201,9 @@ def generator_source(random_state: Seed) -> Callable[[], np.random.Generator]:
     """Return a function that returns the generator of a run, always the same object; an invalid seed raises an error here."""
     if callable(random_state):
         return random_state
-    # Numbers from the operating system take longer than the planning of the smallest fits.
-    if random_state is None or (
-        type(random_state) is int and random_state >= 0
-    ):  # valid, and made when it is first used
+    # A valid seed. The generator is made when it is first used: numbers from the operating system take longer than the planning
+    # of the smallest fits.
+    if random_state is None or (type(random_state) is int and random_state >= 0):
         return _Generator(random_state)
     try:
         made = np.random.default_rng(random_state)

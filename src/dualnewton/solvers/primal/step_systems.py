@@ -155,9 +155,8 @@ class Rows(System):
         """Compute the upper triangle of H = Ãᵀ D(weights) Ã, at least."""
         if self.symmetric or self.by_rows:
             np.multiply(self.columns, np.sqrt(weights), out=self.scaled)
-            scaled, trans = (
-                (self.scaled, 0) if self.by_rows else (self.scaled.T, 1)
-            )  # in Fortran order, which is not copied
+            # In Fortran order, which is not copied.
+            scaled, trans = (self.scaled, 0) if self.by_rows else (self.scaled.T, 1)
             dsyrk(1.0, scaled, c=self.H.T, trans=trans, overwrite_c=1, lower=1)
         else:
             np.multiply(self.columns, weights, out=self.scaled)
