@@ -5,12 +5,13 @@ replace it and ``benchmarks/calibrate.py`` can measure it. Numbers of other kind
 """
 
 import ast
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from dualnewton.planning.rates import Rates
-from dualnewton.planning.tuning import Tuning
+from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.run import checkpoint
 from test_architecture import FILES, SOURCE, nodes_of, text_of
 
 PLANNING = sorted((SOURCE / "planning").glob("*.py"))
@@ -144,3 +145,13 @@ def test_every_tuned_number_is_used(record):
     nodes = (node for path in FILES for node in nodes_of(text_of(path)))
     used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     assert {each.name for each in fields(record)} - used == set()
+
+
+def test_what_is_kept_with_a_tuning_is_no_setting():
+    """A process that made other fits before continues from a checkpoint of one that made none."""
+    fresh, used = replace(DEFAULT), replace(DEFAULT)
+    used.kept(("any", 3), lambda: 5)
+    used.on_gpu(0)
+    assert used.kept(("any", 3), lambda: 6) == 5
+    assert checkpoint.described(used) == checkpoint.described(fresh)
+    assert checkpoint.described(used) != checkpoint.described(replace(DEFAULT, small_entries=1))

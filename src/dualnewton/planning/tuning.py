@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dualnewton._cached import cached_property
 from dualnewton.planning.rates import GPU, Rates
 from dualnewton.solvers.crossovers import Crossovers
 
@@ -420,22 +421,27 @@ class Tuning(Crossovers):
         The result is kept with the object: costs are needed for each pass, sample and sketch of a fit, and a copy of all numbers,
         or their hash, takes longer than a lookup.
         """
-        kept: dict[int, Tuning] = vars(self).setdefault("_on_gpu", {})
-        if streamed not in kept:
-            kept[streamed] = replace(self, rates=self.gpu.streamed(streamed) if streamed else self.gpu)
-        return kept[streamed]
+        found: Tuning = self.kept(
+            ("GPU", streamed),
+            lambda: replace(self, rates=self.gpu.streamed(streamed) if streamed else self.gpu),
+        )
+        return found
 
     def kept(self, kind: Hashable, value: Callable[[], Any]) -> Any:
         """Return a value that follows from these numbers and ``kind`` alone, computed at its first use.
 
         Small fits of one kind share it: to predict costs takes as long as a product with their rows.
         """
-        kept: dict[Hashable, Any] = vars(self).setdefault("_kept", {})
-        if kind not in kept:
-            if len(kept) >= KEPT:
-                kept.clear()
-            kept[kind] = value()
-        return kept[kind]
+        if kind not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[kind] = value()
+        return self._kept[kind]
+
+    @cached_property
+    def _kept(self) -> dict[Hashable, Any]:
+        """The values that are kept, which are no settings: checkpoints leave cached properties out."""
+        return {}
 
 
 KEPT = 1 << 10
