@@ -41,7 +41,7 @@ SINGLE = [name for name in ESTIMATORS if not name.endswith("CV")]
 COMPILED = [
     *((name, storage, "float64") for name in ESTIMATORS for storage in ("CSR", "dense")),
     *((name, "large dense", "float64") for name in SINGLE),
-    *((name, storage, "float64") for name in VARIANTS for storage in ("CSR", "dense", "large dense")),
+    *((name, storage, "float64") for name in VARIANTS for storage in ("CSR", "dense", "large dense", "long dense")),
     ("LinearSVC", "CSR", "float32"),
     ("Ridge", "dense", "float32"),
     ("LogisticRegression", "large dense", "float32"),

@@ -30,6 +30,7 @@ FITS = {
     "dense": (3_000, 60),
     "CSR": (6_000, 500),
     "large dense": (30_000, 100),  # larger than the cache
+    "long dense": (3_000, 1_000),  # and with rows that rounds of SDNA visit in blocks
 }  # n and d of the fits of estimators: too large for the path without kernels
 PER_ROW = 15  # entries per row of CSR data
 

@@ -136,11 +136,7 @@ class CompiledPasses:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
         K, factors, kept = (sum(sizes) for sizes in zip(*map(self._sizes, forms), strict=True))
         layout = self._layout(factors)
-        Z, kept_rows, gradients = (
-            np.empty((K, self.n)),
-            np.empty((kept, self.n)),
-            np.empty((factors, self.d)),
-        )
+        Z, kept_rows, gradients = np.empty((K, self.n)), np.empty((kept, self.n)), np.empty((factors, self.d))
         calls, _alive = self._calls(forms, vectors)
         values, slopes = self._run(W, b, calls, layout, Z, kept_rows, gradients)
         return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)

@@ -50,18 +50,14 @@ class Engine:
         """
         return np.nan
 
-    def dual(self, k: int) -> float:
-        """Return D of model k, as if an intercept were balanced."""
-        raise NotImplementedError(f"{type(self).__name__} has no dual(k)")
-
     def largest_dual(self, k: int) -> float:
-        """Return an upper bound on D of model k."""
+        """Return an upper bound on D of model k; of an engine whose certificates are not cheap, as :meth:`estimated`."""
         raise NotImplementedError(f"{type(self).__name__} has no largest_dual(k)")
 
     def estimated(self, k: int, examples: int) -> tuple[float, float]:
         """Return the gap and D of model k as estimated from about this number of examples, for the w of the rounds.
 
-        The gap is the mean of φ(z) + φ*(−α) + αz.
+        The gap is the mean of φ(z) + φ*(−α) + αz. Where certificates are cheap nothing is estimated.
         """
         raise NotImplementedError(f"{type(self).__name__} has no estimated(k, examples)")
 
